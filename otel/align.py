@@ -1,0 +1,250 @@
+"""Events of neighbouring taps lined up: which silence at each tap belongs to one wait of the reader.
+
+A `Lane` is what one tap saw of the visible output, prepared for that question. Where all lanes carried the
+same number of events and agree on positions, event k is event k. Otherwise they are lined up by position in
+the visible output: a hop that merges, splits, drops or adds events still delivers the same characters.
+
+Positions are intervals [low, high]: a position that was rounded down to the quantum may lie anywhere up to
+the next step. A window by position is never too narrow; where it may be too wide, the silence in it that is
+closest to the reader's wait is taken.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from otel.hop import Ending, EventClass, Hop, Interval, KernelSample, State
+
+OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
+SHADOW_NS: Final = 30_000_000
+"""Input read within this time after we stopped being blocked or late may have lain waiting for us."""
+STEP_NS: Final = 5_000_000
+"""Blocked for less than this is scheduling, not backpressure."""
+LATE_STAMP_NS: Final = 50_000_000
+"""Own lag between arrival and hand-over counts from here on."""
+LATE_ACK_NS: Final = 200_000_000
+"""Delayed acknowledgements (up to 200 ms) are no fault."""
+POSITION_CHECKS: Final = 50
+
+Intervals = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """The events of one tap that carry visible output, and the tap's own part in their times.
+
+    All lists have one entry per event. arrived, taken: ns since the tap's own anchor. low, high: bounds of
+    the position. blocked_before: time blocked on the reader in the gap before an event that was read right
+    after; lag_before: own lag likewise. blocked_within, lag_within: between arrived and taken.
+    is_pending: the last entry is no event but the moment up to which the tap had waited for one.
+    """
+
+    hop: Hop
+    seq: list[int]
+    arrived: list[int]
+    taken: list[int]
+    low: list[int]
+    high: list[int]
+    blocked_before: list[int]
+    lag_before: list[int]
+    blocked_within: list[int]
+    lag_within: list[int]
+    blocked: list[tuple[int, int]]
+    is_pending: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.hop.place.hop
+
+    @property
+    def count(self) -> int:
+        return len(self.arrived)
+
+    @property
+    def event_count(self) -> int:
+        return self.count - self.is_pending
+
+    def silence(self, i: int) -> int:
+        """How long the tap delivered nothing before event i, i >= 1: a hand-over stamped late by our own freeze
+        was early all the same, so its lag belongs to the silence after it."""
+        return self.taken[i] - self.taken[i - 1] + self.frozen(i - 1)
+
+    def frozen(self, i: int) -> int:
+        return max(0, self.lag_within[i] - self.blocked_within[i])
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where in a lane one wait lies: after event `first`, up to event `last`; equal when one event had all of it."""
+
+    first: int
+    last: int
+
+
+def carriers_of(hops: Iterable[Hop]) -> frozenset[EventClass]:
+    """The classes whose events are lined up: content where every hop carried any, else whatever output there was.
+
+    Control, keepalive and usage events never take part: hops add and drop them freely.
+    """
+    seen = [{stamp.event_class for stamp in hop.timeline.stamps} for hop in hops]
+    if all(EventClass.CONTENT in classes for classes in seen):
+        return frozenset({EventClass.CONTENT})
+    if any(classes & OUTPUT for classes in seen):
+        return OUTPUT
+    return frozenset({EventClass.OPAQUE})
+
+
+def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
+    """Prepare one tap's record. Events that our kernel never took are left out: nobody behind us can have them."""
+    timeline = hop.timeline
+    stamps = [s for s in timeline.stamps if s.event_class in carriers and s.taken_ns is not None]
+    seq = [s.seq for s in stamps]
+    arrived = [s.arrived_ns for s in stamps]
+    taken = [s.taken_ns for s in stamps if s.taken_ns is not None]
+    low = [s.position for s in stamps]
+    high = [s.position if s.is_exact else s.position + timeline.quantum - 1 for s in stamps]
+    waited_until = _pending_until(hop)
+    is_pending = waited_until is not None and bool(stamps) and waited_until > taken[-1]
+    if is_pending and waited_until is not None:
+        seq.append(seq[-1] + 1)
+        arrived.append(waited_until)
+        taken.append(waited_until)
+        low.append(high[-1] + 1)
+        high.append(high[-1] + 1)
+    lag = [(i.start_ns, i.end_ns) for i in timeline.lag]
+    blocked = [
+        (b.start_ns, _cut_at_lag(b.start_ns, b.end_ns, lag))
+        for b in sorted(timeline.blocked, key=lambda b: b.start_ns)
+        if b.end_ns - b.start_ns > STEP_NS
+    ]
+    blocked_before, lag_before = _waited_for_us(arrived, blocked, lag, start=hop.moments.request_forwarded_ns or 0)
+    blocked_within = [_overlap(a, t, blocked) for a, t in zip(arrived, taken, strict=True)]
+    lag_within = [_overlap(a, t, lag) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
+    return Lane(
+        hop=hop,
+        seq=seq,
+        arrived=arrived,
+        taken=taken,
+        low=low,
+        high=high,
+        blocked_before=blocked_before,
+        lag_before=lag_before,
+        blocked_within=blocked_within,
+        lag_within=lag_within,
+        blocked=blocked,
+        is_pending=is_pending,
+    )
+
+
+def are_same_events(lanes: Sequence[Lane]) -> bool:
+    """Whether event k is event k in all lanes: equal counts are trusted only where positions agree as well,
+    since a hop that merges and one that splits can meet by accident."""
+    first, *rest = lanes
+    every = max(1, first.event_count // POSITION_CHECKS)
+    at = [*range(0, first.event_count, every), *range(max(0, first.event_count - 1), first.event_count)]
+    return all(
+        lane.event_count == first.event_count
+        and lane.is_pending == first.is_pending
+        and all(lane.low[i] <= first.high[i] and first.low[i] <= lane.high[i] for i in at)
+        for lane in rest
+    )
+
+
+def window_of(lane: Lane, low: int, high: int) -> Window:
+    """The part of a lane in which it delivered what lies after position `low` up to `high`."""
+    first = bisect_left(lane.high, low)
+    last = min(bisect_left(lane.low, high), lane.count - 1)
+    return Window(min(first, lane.count - 1), max(last, min(first, lane.count - 1)))
+
+
+def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int | None:
+    """The event that ended the silence of a wait, None where one event delivered all of it.
+
+    wanted_ns: the reader's wait, where the window may be too wide; None where it is exact.
+    """
+    inside = range(window.first + 1, window.last + 1)
+    if not inside:
+        return None
+    if wanted_ns is None:
+        return max(inside, key=lane.silence)
+    return min(inside, key=lambda i: (abs(lane.silence(i) - wanted_ns), i))
+
+
+def acknowledged(lane: Lane) -> list[int]:
+    """When the reader's kernel had each event: `taken`, unless a sample LATE_ACK_NS later still shows it on the way."""
+    samples = lane.hop.timeline.samples
+    times = [s.offset_ns for s in samples]
+    counts = [s.acked_count for s in samples]
+    result: list[int] = []
+    for seq, taken in zip(lane.seq, lane.taken, strict=True):
+        when = taken
+        shown = bisect_right(counts, seq)  # the first sample that shows it acknowledged
+        late = bisect_left(times, taken + LATE_ACK_NS)
+        if late < shown:
+            when = times[min(shown, len(times) - 1)]
+        result.append(max(when, result[-1]) if result else when)
+    return result
+
+
+def is_outstanding(sample: KernelSample, seq: int) -> bool:
+    return sample.acked_count <= seq and sample.in_flight_segments + sample.unsent_bytes > 0
+
+
+def _pending_until(hop: Hop) -> int | None:
+    """Until when the tap is known to have waited for more; None for an exchange that got everything."""
+    moments = hop.moments
+    if hop.state is State.OPEN or hop.end is None:
+        return moments.closed_ns
+    if hop.end.ending in {Ending.COMPLETE, Ending.ERROR_EVENT, Ending.UNKNOWN_END}:
+        return None
+    ends = (moments.upstream_ended_ns, moments.client_left_ns, moments.closed_ns)
+    return min(end for end in ends if end is not None)
+
+
+def _cut_at_lag(start: int, end: int, lag: Intervals) -> int:
+    """A block that ends with our own lag was over when we froze: the socket was writable at once when we woke."""
+    for lag_start, lag_end in lag:
+        if lag_start < end and lag_end > start and end - lag_end < SHADOW_NS:
+            return max(start, lag_start)
+    return end
+
+
+def _waited_for_us(
+    arrived: list[int], blocked: Intervals, lag: Intervals, *, start: int
+) -> tuple[list[int], list[int]]:
+    """For each event, the blocked and the lag time in the gap before it, where it was read right after."""
+    block_ends = [end for _, end in blocked]
+    lag_ends = [end for _, end in lag]
+    by_block, by_lag = [], []
+    previous = min(start, arrived[0]) if arrived else start
+    for at in arrived:
+        late = blocked_ns = 0
+        if at - previous > STEP_NS:
+            b = bisect_right(block_ends, at + SHADOW_NS // 30) - 1
+            if b >= 0 and block_ends[b] > previous and at - block_ends[b] < SHADOW_NS:
+                blocked_ns = _overlap(previous, at, blocked)
+            i = bisect_left(lag_ends, at - SHADOW_NS)
+            if i < len(lag) and lag[i][0] < at and at - lag_ends[i] < SHADOW_NS:
+                late = max(0, _overlap(previous, at, lag) - blocked_ns)
+        by_block.append(blocked_ns)
+        by_lag.append(late)
+        previous = at
+    return by_block, by_lag
+
+
+def _overlap(start: int, end: int, intervals: Intervals) -> int:
+    """Time of [start, end] covered by intervals that are sorted and do not overlap."""
+    i = max(0, bisect_left(intervals, (start,)) - 1)
+    covered = 0
+    while i < len(intervals) and intervals[i][0] < end:
+        covered += max(0, min(end, intervals[i][1]) - max(start, intervals[i][0]))
+        i += 1
+    return covered
+
+
+def overlap(start: int, end: int, intervals: Sequence[Interval]) -> int:
+    """Time of [start, end] that the intervals cover."""
+    return _overlap(start, end, [(i.start_ns, i.end_ns) for i in intervals])

@@ -1,0 +1,201 @@
+"""The additive decomposition: every second of the reader's wait, given to the segment that added it.
+
+    wait at the reader = silence at the source + sum over segments (silence after it - silence before it)
+
+Each term is a difference of readings of one clock, so clocks need no synchronising and every sum can be
+checked by hand. A negative term is a segment that absorbed part of a silence. The observation points are, per
+tap, `arrived` and `taken`, and at the reader's end the acknowledgement of its kernel.
+
+When the reader stops, buffers fill back towards the source. Blocked time moves, second by second, from the
+segment before a blocked tap to the one after it; our own lag moves to ourselves (`self`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+from otel.align import Lane, Window, acknowledged, are_same_events, longest_silence, window_of
+from otel.hop import TapRole
+
+SOURCE: Final = "source"
+CLIENT: Final = "client"
+HOLD_NS: Final = 250_000_000
+"""Silences from here on delay a merging hop's first output as well."""
+END_SLACK_NS: Final = 50_000_000
+
+
+class Kind(Enum):
+    """What a segment is made of."""
+
+    SOURCE = "source"
+    SIDECAR = "sidecar"
+    BETWEEN = "between"
+    READER = "reader"
+
+
+class Wait(StrEnum):
+    """From what to what the reader waited."""
+
+    GAP = "gap"
+    FIRST_EVENT = "first_event"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the path between two neighbouring observation points, named by the taps at its ends."""
+
+    kind: Kind
+    upstream: str
+    downstream: str
+
+    @property
+    def label(self) -> str:
+        match self.kind:
+            case Kind.SOURCE:
+                return SOURCE
+            case Kind.SIDECAR:
+                return f"self:{self.upstream}"
+            case _:
+                return f"{self.upstream}>{self.downstream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """One wait at the reader and who made it; the terms add up to gap_ns.
+
+    ended_by: index of the reader's event that ended the wait, its event count for the end of the stream.
+    windows: for each lane the part that was searched.
+    """
+
+    wait: Wait
+    gap_ns: int
+    ended_by: int
+    terms: Mapping[Segment, int]
+    windows: Sequence[Window] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lineup:
+    """All lanes of a path, source first, and how they are lined up; `reader` has the reader's times of the last one."""
+
+    lanes: Sequence[Lane]
+    reader: Sequence[int]
+    by_ordinal: bool
+
+    @property
+    def last(self) -> Lane:
+        return self.lanes[-1]
+
+    @property
+    def source(self) -> Segment:
+        return Segment(Kind.SOURCE, SOURCE, self.lanes[0].name)
+
+    def sidecar(self, i: int) -> Segment:
+        return Segment(Kind.SIDECAR, self.lanes[i].name, self.lanes[i].name)
+
+    def before(self, i: int) -> Segment:
+        """The segment that ends at lane i; lanes.count is the reader."""
+        if i == 0:
+            return self.source
+        if i == len(self.lanes):
+            return Segment(Kind.READER, self.last.name, CLIENT)
+        kind = Kind.READER if self.lanes[i].hop.place.role is TapRole.CLIENT else Kind.BETWEEN
+        return Segment(kind, self.lanes[i - 1].name, self.lanes[i].name)
+
+
+def line_up(lanes: Sequence[Lane]) -> Lineup:
+    """Decide how the lanes are compared. Lanes without events have no place here."""
+    return Lineup(lanes=lanes, reader=acknowledged(lanes[-1]), by_ordinal=are_same_events(lanes))
+
+
+def gap_before(lineup: Lineup, j: int) -> Decomposition:
+    """The wait that ended with the reader's event j, j >= 1."""
+    last, reader = lineup.last, lineup.reader
+    together = j
+    while together + 1 < last.event_count and last.arrived[together + 1] == last.arrived[j]:
+        together += 1  # what came in the same read was waited for together
+    gap = reader[j] - reader[j - 1]
+    terms: dict[Segment, int] = {}
+    windows = []
+    previous = carried = 0
+    for n, lane in enumerate(lineup.lanes):
+        if lineup.by_ordinal:
+            window = Window(j - 1, min(together, lane.count - 1))
+        else:
+            window = window_of(lane, last.low[j - 1], last.high[together])
+        windows.append(window)
+        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, together)
+        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
+        terms[lineup.sidecar(n)] = taken - arrived - blocked_within + late
+        previous, carried = taken, blocked + blocked_within
+    terms[lineup.before(len(lineup.lanes))] = gap - previous + carried
+    return Decomposition(Wait.GAP, gap, together, terms, windows)
+
+
+def first_event(lineup: Lineup) -> Decomposition:
+    """The wait from the request to the first visible output; its gap is counted from the last tap's anchor.
+
+    A merging hop sends its first event only when it has enough: the longest silence that a point had until
+    the reader's first event was complete is added to that point's time.
+    """
+    terms: dict[Segment, int] = {}
+    previous = 0
+    for n, lane in enumerate(lineup.lanes):
+        held = 0 if lineup.by_ordinal else _held_until(lane, lineup.last.high[0])
+        late = lane.lag_before[0]
+        arrived, taken = lane.arrived[0] + held, lane.taken[0] + held
+        terms[lineup.before(n)] = arrived - previous - late
+        terms[lineup.sidecar(n)] = taken - arrived + late
+        previous = taken
+    reached = lineup.reader[0] + (previous - lineup.last.taken[0])
+    terms[lineup.before(len(lineup.lanes))] = reached - previous
+    return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
+
+
+def end(lineup: Lineup) -> Decomposition | None:
+    """The wait from the last visible output to the end of the response, None where a tap did not see a whole one."""
+    terms: dict[Segment, int] = {}
+    previous = 0
+    for n, lane in enumerate(lineup.lanes):
+        moments = lane.hop.moments
+        if lane.is_pending or moments.upstream_ended_ns is None or moments.downstream_ended_ns is None:
+            return None
+        arrived = moments.upstream_ended_ns - lane.arrived[-1]
+        taken = moments.downstream_ended_ns - lane.taken[-1]
+        terms[lineup.before(n)] = arrived - previous
+        terms[lineup.sidecar(n)] = taken - arrived
+        previous = taken
+    return Decomposition(Wait.END, previous, lineup.last.event_count, terms)
+
+
+def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, together: int) -> tuple[int, int, int, int, int]:
+    """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
+    at = longest_silence(lane, window, wanted_ns=None if lineup.by_ordinal or _is_sharp(lane, window) else gap)
+    arrived = taken = blocked = late = within = 0
+    if at is not None:
+        arrived = lane.arrived[at] - lane.arrived[at - 1]
+        taken = lane.silence(at)
+        blocked, late = lane.blocked_before[at], lane.lag_before[at]
+        within = lane.blocked_within[at] - lane.blocked_within[at - 1]
+    is_last_text = together == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
+    moments = lane.hop.moments
+    if is_last_text and moments.upstream_ended_ns is not None and moments.downstream_ended_ns is not None:
+        # a merging hop keeps its remainder until the end: then the end counts as an event
+        until_end = moments.upstream_ended_ns - lane.arrived[-1]
+        if arrived < until_end <= gap + END_SLACK_NS:
+            return until_end, moments.downstream_ended_ns - lane.taken[-1], 0, 0, 0
+    return arrived, taken, blocked, late, within
+
+
+def _is_sharp(lane: Lane, window: Window) -> bool:
+    return lane.low[window.first] == lane.high[window.first] and lane.low[window.last] == lane.high[window.last]
+
+
+def _held_until(lane: Lane, position: int) -> int:
+    last = window_of(lane, 0, position).last
+    longest = max((lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1)), default=0)
+    return longest if longest > HOLD_NS else 0

@@ -1,0 +1,102 @@
+"""Where the bytes were: what the kernel's samples at a tap say of the segment behind it.
+
+Asked for one awaited event, over the time it was not acknowledged, weighted by time and not by samples.
+Loss is asked before the window: during a loss a small window stays full and looks like a slow reader.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from otel.align import Lane, is_outstanding
+
+SAMPLE_NS: Final = 250_000_000
+"""One sample speaks for at most this long: samples are taken every 100 ms while bytes are outstanding."""
+LOSS_STATE: Final = 3
+"""tcp_info: 3 is recovery, 4 loss."""
+LOSS_FELT_NS: Final = 150_000_000
+"""Loss for less than this explains no term by itself."""
+CANDIDATES: Final = 30
+"""Any event of the awaited text may be the one that is stuck; of very many, this many are asked."""
+
+
+class Whereabouts(Enum):
+    """Where the awaited bytes were during a segment's term."""
+
+    PEER = "with the peer"
+    NETWORK = "in the network"
+    UNKNOWN = "not sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """How long an event was outstanding in [start, end], and in what company. Seconds are ns, shares 0 to 1."""
+
+    covered_ns: int
+    stuck_ns: int
+    lost_share: float
+    shrunk_share: float
+    window_bytes: int
+    window_peak_bytes: int
+
+
+def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
+    """What the samples in [start_ns, end_ns] say of the event; None when none lies there."""
+    samples = lane.hop.timeline.samples
+    peak = lane.hop.timeline.window_peak_bytes or max((s.window_bytes for s in samples), default=0)
+    covered = stuck_ns = lost = shrunk = 0
+    smallest = peak
+    begin = max(0, bisect_right([s.offset_ns for s in samples], start_ns) - 1)
+    for i in range(begin, len(samples)):
+        sample = samples[i]
+        if sample.offset_ns > end_ns:
+            break
+        until = samples[i + 1].offset_ns if i + 1 < len(samples) else end_ns
+        weight = min(end_ns, until) - max(start_ns, sample.offset_ns)
+        weight = min(weight, SAMPLE_NS)
+        if weight <= 0:
+            continue
+        covered += weight
+        if not is_outstanding(sample, seq):
+            continue
+        stuck_ns += weight
+        smallest = min(smallest, sample.window_bytes)
+        is_backing_off = sample.backoff > 0 and sample.in_flight_segments > 0
+        if sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_backing_off:
+            lost += weight
+        elif sample.window_bytes <= peak / 4:
+            shrunk += weight
+    if not covered:
+        return None
+    share = 1 / stuck_ns if stuck_ns else 0.0
+    return Stuck(covered, stuck_ns, lost * share, shrunk * share, smallest, peak)
+
+
+def whereabouts(lane: Lane, events: Iterable[int], term_ns: int) -> tuple[Whereabouts, Stuck | None]:
+    """Where the bytes of the awaited events (indices into the lane) were while the segment behind it took term_ns.
+
+    A sampled connection without samples in that time had nothing outstanding: the peer's kernel had the bytes.
+    """
+    if lane.hop.timeline.window_peak_bytes is None:
+        return Whereabouts.UNKNOWN, None
+    indices = list(events)
+    asked = indices[:: max(1, len(indices) // CANDIDATES)] + indices[-1:]
+    answers = [answer for i in asked if (answer := _ask(lane, i, indices, term_ns)) is not None]
+    worst = max(answers, key=lambda s: s.stuck_ns, default=None)
+    if worst is None or (worst.stuck_ns < 0.5 * term_ns and worst.lost_share * worst.stuck_ns < LOSS_FELT_NS):
+        return Whereabouts.PEER, worst
+    if worst.lost_share > 0.2 or worst.shrunk_share < 0.3:
+        return Whereabouts.NETWORK, worst
+    return Whereabouts.PEER, worst
+
+
+def _ask(lane: Lane, i: int, indices: list[int], term_ns: int) -> Stuck | None:
+    start = lane.arrived[i]
+    for block_start, block_end in lane.blocked:
+        if block_end > lane.arrived[indices[0]] and block_start < lane.taken[indices[-1]]:
+            start = min(start, block_start)
+    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + 50_000_000)

@@ -1,0 +1,102 @@
+"""The words of a verdict: status, cause, reach, the thresholds, one finding and the whole answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from otel.decompose import CLIENT, Decomposition, Kind, Segment
+from otel.evidence import Stuck, Whereabouts
+from otel.rhythm import Rhythm
+
+MS: Final = 1_000_000
+
+
+class Status(StrEnum):
+    NAMED = "named"
+    HEALTHY = "healthy"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Cause(StrEnum):
+    SOURCE_STALL = "source_stall"
+    SLOW_FIRST_EVENT = "slow_first_event"
+    APP_STALL = "app_stall"
+    BUFFERING = "buffering"
+    NETWORK = "network"
+    SLOW_READER = "slow_reader"
+    HIDDEN_OUTPUT = "hidden_output"
+    SELF = "self"
+    END_HOLD = "end_hold"
+    TRUNCATED = "truncated"
+    ABORTED = "aborted"
+    CLIENT_DISCONNECT = "client_disconnect"
+    ERROR_EVENT = "error_event"
+    NONE = "none"
+
+
+class Reach(StrEnum):
+    """How far towards the reader the evidence goes."""
+
+    CONSUMED = "consumed"
+    RECEIVED = "received"
+    READER_KERNEL = "reader_kernel"
+    OUR_KERNEL = "our_kernel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The thresholds. floor_ns: what a hop, link, reader or sidecar may add (healthy ones stay below 50 ms on a
+    busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
+    excuses. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown."""
+
+    floor_ns: int = 250 * MS
+    first_event_ns: int = 5_000 * MS
+    ceiling_ns: int = 5_000 * MS
+    rhythm_elsewhere_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One cause found: in which segment, for how long, within which wait of the reader.
+
+    decomposition is None for an ending. at_seq and at_position are the tap's nearest the reader.
+    """
+
+    cause: Cause
+    segment: Segment
+    term_ns: int = 0
+    decomposition: Decomposition | None = None
+    at_seq: int | None = None
+    at_position: int | None = None
+    confidence: float = 0.9
+    kernel: Stuck | None = None
+    where: Whereabouts | None = None
+    detail: str = ""
+
+    @property
+    def first_hop(self) -> str:
+        return CLIENT if self.segment.kind is Kind.READER else self.segment.downstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer. `findings` begins with the named one; `missing` says what evidence would tell more.
+
+    longest is the reader's longest wait even when nothing is wrong; None without two events to compare.
+    """
+
+    status: Status
+    cause: Cause
+    findings: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+    observed_to: Reach
+    by_ordinal: bool | None = None
+    rhythm: Rhythm | None = None
+    longest: Decomposition | None = None
+    unaligned: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> Finding | None:
+        return self.findings[0] if self.findings and self.status is not Status.HEALTHY else None

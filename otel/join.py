@@ -1,0 +1,195 @@
+"""Hops of one request → Path: which hop stood where between the source and the reader.
+
+No clock of one place is compared with a clock of another. Two hops that read the same monotonic clock are
+ordered by it; all others by nesting: a request passes the outer hop first and its answer passes it last, so
+the outer hop waits longer for the first output, however its clock is set. Where clocks may run at different
+rates and a long wait leaves the order open, the likelier one is taken and the path says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Final
+
+from otel.hop import EventClass, Hop, State, TapRole, Timeline
+
+RATE_ERROR: Final = 250e-6
+"""Largest relative difference of the rates of two machines' clocks that is allowed for (a free-running crystal
+stays below 100 ppm): intervals closer together than this do not prove nesting."""
+
+OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """The hops of one request in order, the source's first and the reader's last.
+
+    taps: one hop per place; a hop still open is put together from its segments.
+    others: exchanges of the same request that are not on the path (retries, a request id used twice).
+    missing: what is known not to be there, one sentence each. absent: expected hops without a record.
+    unproven: neighbours whose order is only likely.
+    """
+
+    request_id: str
+    trace_id: str
+    taps: tuple[Hop, ...]
+    others: tuple[Hop, ...] = ()
+    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    unproven: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return any(hop.state is State.OPEN for hop in self.taps)
+
+
+def join(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> Path:
+    """Place the hops of one request. Their order in the input does not matter, and no stamp is changed.
+
+    expected_path: names of hops from the source to the reader that are known to stand on this path; they
+    decide the order where they are present, and are reported where they are not. Raises ValueError for no hops.
+    """
+    notes: list[str] = []
+    exchanges = _exchanges(hops, notes)
+    if not exchanges:
+        raise ValueError("no hops to join")
+    chosen, others = _one_per_place(exchanges)
+    rank = {name: i for i, name in enumerate(expected_path)}
+    taps = tuple(_ordered(chosen, rank))
+    present = {hop.place.hop for hop in taps}
+    absent = tuple(name for name in expected_path if name not in present)
+    notes += [f"no record from {name}, which usually stands on this path" for name in absent]
+    unproven = tuple(
+        (inner.place.hop, outer.place.hop) for inner, outer in pairwise(taps) if not _compared(outer, inner, rank)[1]
+    )
+    notes += [
+        f"proof that {outer} stands outside of {inner}: their clocks may differ by more" for inner, outer in unproven
+    ]
+    reader_side = taps[-1]
+    return Path(
+        request_id=reader_side.request_id,
+        trace_id=reader_side.trace_id,
+        taps=taps,
+        others=tuple(others),
+        missing=tuple(notes),
+        absent=absent,
+        unproven=unproven,
+    )
+
+
+def _exchanges(hops: Iterable[Hop], notes: list[str]) -> list[Hop]:
+    """One hop per exchange: the final record where there is one, else what its segments add up to."""
+    unique = {hop.span_id: hop for hop in sorted(hops, key=_canonical)}
+    exchanges = []
+    for _, group in groupby(sorted(unique.values(), key=_exchange_key), key=_exchange_key):
+        records = list(group)
+        finals = [hop for hop in records if hop.state is State.FINAL]
+        exchanges.append(finals[0] if finals else _merged(records, notes))
+    return exchanges
+
+
+def _merged(segments: Sequence[Hop], notes: list[str]) -> Hop:
+    ordered = sorted(segments, key=lambda hop: hop.segment_index)
+    last = ordered[-1]
+    found = [hop.segment_index for hop in ordered]
+    lost = sorted(set(range(last.segment_index + 1)) - set(found))
+    if lost:
+        notes.append(f"segment {', '.join(map(str, lost))} of {last.segment_index + 1} of {last.place.hop} is missing")
+    parts = [hop.timeline for hop in ordered]
+    timeline = Timeline(
+        unit_ns=last.timeline.unit_ns,
+        quantum=last.timeline.quantum,
+        stamps=tuple(stamp for part in parts for stamp in part.stamps),
+        blocked=tuple(sorted({b for part in parts for b in part.blocked}, key=lambda b: b.start_ns)),
+        lag=tuple(sorted({i for part in parts for i in part.lag}, key=lambda i: i.start_ns)),
+        samples=tuple(sorted({s for part in parts for s in part.samples}, key=lambda s: s.offset_ns)),
+        window_peak_bytes=max((p.window_peak_bytes for p in parts if p.window_peak_bytes is not None), default=None),
+        is_thinned=any(part.is_thinned for part in parts),
+    )
+    return replace(last, timeline=timeline)
+
+
+def _one_per_place(exchanges: Sequence[Hop]) -> tuple[list[Hop], list[Hop]]:
+    """The exchange of each place that belongs to the reader's answer, and the rest.
+
+    Where a place has several (a retry, a request id used twice), the one nearest the reader counts by its
+    start, and every other place follows by carrying the same amount of visible output, then by its start.
+    """
+    places: dict[tuple[str, str], list[Hop]] = {}
+    for hop in exchanges:
+        places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
+    if len(places) == len(exchanges):
+        return list(exchanges), []
+    latest = {place: max(group, key=_start_key) for place, group in places.items()}
+    outermost = _ordered(list(latest.values()), {})[-1]
+    reached = _visible(outermost)
+    chosen = [
+        min(group, key=lambda hop: (abs(_visible(hop) - reached), *(-part for part in _start_key(hop)), hop.span_id))
+        if place != (outermost.place.hop, outermost.place.role)
+        else outermost
+        for place, group in places.items()
+    ]
+    return chosen, [hop for hop in exchanges if hop not in chosen]
+
+
+def _ordered(hops: Sequence[Hop], rank: dict[str, int]) -> list[Hop]:
+    """Sort by how many of the others each hop stands outside of: a tournament, so one odd pair cannot turn the rest."""
+    ordered = sorted(hops, key=_canonical)
+    wins = {
+        hop.span_id: sum(_compared(hop, other, rank)[0] for other in ordered if other is not hop) for hop in ordered
+    }
+    return sorted(ordered, key=lambda hop: wins[hop.span_id])
+
+
+def _compared(hop: Hop, other: Hop, rank: dict[str, int]) -> tuple[bool, bool]:
+    """(whether `hop` stands nearer the reader than `other`, whether that is proven)."""
+    if (hop.place.role is TapRole.CLIENT) != (other.place.role is TapRole.CLIENT):
+        return hop.place.role is TapRole.CLIENT, True
+    if hop.place.hop == other.place.hop:  # egress stands between the app and the source, ingress before the app
+        return hop.place.role is TapRole.INGRESS, True
+    if hop.place.hop in rank and other.place.hop in rank:
+        return rank[hop.place.hop] > rank[other.place.hop], True
+    mine, theirs = hop.anchor, other.anchor
+    if mine.clock_domain and mine.clock_domain == theirs.clock_domain and mine.monotonic_ns != theirs.monotonic_ns:
+        return mine.monotonic_ns < theirs.monotonic_ns, True
+    same_rate = bool(_machine(hop)) and _machine(hop) == _machine(other)
+    pairs = [(a, b) for a, b in zip(_nested(hop), _nested(other), strict=True) if a is not None and b is not None]
+    for a, b in pairs:
+        if abs(a - b) > (0 if same_rate else RATE_ERROR * max(a, b)):
+            return a > b, True
+    for a, b in pairs:
+        if a != b:
+            return a > b, False
+    return hop.place.hop > other.place.hop, False
+
+
+def _machine(hop: Hop) -> str:
+    """The boot id: clocks of one machine may be set apart (time namespaces), but run at one rate."""
+    return hop.anchor.clock_domain.partition(":")[0]
+
+
+def _nested(hop: Hop) -> tuple[int | None, ...]:
+    """Intervals from the request's arrival that are longer at an outer hop than at an inner one, surest first."""
+    stamps = hop.timeline.stamps
+    first_output = next((s.arrived_ns for s in stamps if s.event_class in OUTPUT), None)
+    first_event = stamps[0].arrived_ns if stamps else None
+    return first_output, first_event, hop.moments.headers_received_ns, hop.moments.upstream_ended_ns
+
+
+def _visible(hop: Hop) -> int:
+    return hop.timeline.stamps[-1].position if hop.timeline.stamps else 0
+
+
+def _start_key(hop: Hop) -> tuple[int, int]:
+    return hop.anchor.wall_ns, hop.anchor.monotonic_ns
+
+
+def _exchange_key(hop: Hop) -> tuple[str, ...]:
+    anchor = hop.anchor
+    return (hop.place.hop, hop.place.role, anchor.clock_domain, f"{anchor.monotonic_ns:020d}", f"{anchor.wall_ns:020d}")
+
+
+def _canonical(hop: Hop) -> tuple[str, ...]:
+    return (*_exchange_key(hop), hop.state, f"{hop.segment_index:06d}", hop.span_id)

@@ -1,0 +1,242 @@
+"""What is asked of a path: its verdict and its timeline as plain data, for command line, page and scripts.
+
+The shapes are described in `otel.view.openapi`; times are seconds, and nothing here is text of a user or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from otel.align import acknowledged, carriers_of, lane_of, window_of
+from otel.decompose import Decomposition, Segment, Wait
+from otel.evidence import Stuck
+from otel.findings import Finding, Status, Verdict
+from otel.hop import EventClass, Hop, State
+from otel.join import Path
+from otel.sentence import owner, sentence
+from otel.verdict import lag_ns
+
+GAP_NS: Final = 250_000_000
+"""Gaps drawn and listed in a timeline."""
+
+Answer = dict[str, Any]
+
+
+def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) -> Answer:
+    """The object that `gapline why --json` prints. as_of: RFC 3339 time of the answer."""
+    named = verdict.named if verdict.status is Status.NAMED else None
+    wait = named.decomposition if named else verdict.longest
+    gap_ns = wait.gap_ns if wait else 0
+    return {
+        "request_id": path.request_id,
+        "trace_id": path.trace_id,
+        "status": verdict.status.value,
+        "verdict_final": is_final and not path.is_open,
+        "open": path.is_open,
+        "as_of": as_of,
+        "cause": verdict.cause.value,
+        "first_hop": named.first_hop if named else None,
+        "owner": owner(path, named.segment) if named else None,
+        "segment": _ends(named.segment) if named else None,
+        "gap_s": _s(gap_ns),
+        "at_seq": named.at_seq if named else None,
+        "at_position": named.at_position if named else None,
+        "wait": wait.wait.value if wait else None,
+        "contributions": _contributions(path, wait),
+        "others": [_other(path, f) for f in verdict.findings[1 if named else 0 :]],
+        "confidence": named.confidence if named else _confidence_of_none(verdict),
+        "missing": list(verdict.missing),
+        "observed_to": verdict.observed_to.value,
+        "evidence": _evidence(path, verdict, named),
+        "hops": [_hop(hop) for hop in path.taps],
+        "sentence": sentence(path, verdict),
+    }
+
+
+def timeline_answer(path: Path, verdict: Verdict, answer: Answer) -> Answer:
+    """The stamps of all taps on one axis, for a picture. Shifts are for the eye only; no verdict uses them."""
+    shifts = _shifts(path.taps)
+    named = verdict.named
+    wait = (named.decomposition if named else None) or verdict.longest
+    return {
+        "request_id": path.request_id,
+        "trace_id": path.trace_id,
+        "verdict": answer,
+        "taps": [_tap(hop, shift) for hop, shift in zip(path.taps, shifts, strict=True)],
+        "wait": _wait_on_last_lane(path, wait),
+    }
+
+
+def _ends(segment: Segment) -> Answer:
+    return {"from": segment.upstream, "to": segment.downstream}
+
+
+def _contributions(path: Path, wait: Decomposition | None) -> list[Answer]:
+    if wait is None:
+        return []
+    return [{"segment": s.label, "owner": owner(path, s), "seconds": _s(ns)} for s, ns in wait.terms.items()]
+
+
+def _other(path: Path, finding: Finding) -> Answer:
+    wait = finding.decomposition
+    return {
+        "cause": finding.cause.value,
+        "first_hop": finding.first_hop,
+        "owner": owner(path, finding.segment),
+        "segment": _ends(finding.segment),
+        "seconds": _s(finding.term_ns),
+        "wait": wait.wait.value if wait else None,
+        "gap_s": _s(wait.gap_ns) if wait else 0.0,
+        "at_seq": finding.at_seq,
+    }
+
+
+def _confidence_of_none(verdict: Verdict) -> float:
+    """A healthy stream is as sure as its evidence reaches; nothing is sure of what is not known."""
+    if verdict.status is Status.INCONCLUSIVE:
+        return 0.0
+    return 0.9 if verdict.by_ordinal else 0.8
+
+
+def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
+    rhythm = verdict.rhythm
+    evidence: Answer = {
+        "alignment": None if verdict.by_ordinal is None else "ordinal" if verdict.by_ordinal else "position",
+        "position_quantum": max(hop.timeline.quantum for hop in path.taps),
+        "source_limit_s": _s(rhythm.limit_ns) if rhythm else None,
+        "source_rhythm_s": _s(rhythm.p90_ns) if rhythm and rhythm.p90_ns is not None else None,
+        "blocked_s": {hop.place.hop: _s(_blocked_ns(hop)) for hop in path.taps},
+        "lag_s": {hop.place.hop: _s(lag_ns(hop)) for hop in path.taps},
+        "attempts": len(path.others),
+    }
+    if named is not None:
+        evidence["detail"] = named.detail or None
+        evidence["bytes_were"] = named.where.value if named.where else None
+        evidence["kernel"] = _kernel(named.kernel)
+    return evidence
+
+
+def _kernel(stuck: Stuck | None) -> Answer | None:
+    if stuck is None:
+        return None
+    return {
+        "sampled_s": _s(stuck.covered_ns),
+        "unacknowledged_s": _s(stuck.stuck_ns),
+        "lost_share": round(stuck.lost_share, 3),
+        "window_shrunk_share": round(stuck.shrunk_share, 3),
+        "window_bytes": stuck.window_bytes,
+        "window_peak_bytes": stuck.window_peak_bytes,
+    }
+
+
+def _hop(hop: Hop) -> Answer:
+    stamps, traffic, end = hop.timeline.stamps, hop.traffic, hop.end
+    gaps = [b.arrived_ns - a.arrived_ns for a, b in pairwise(stamps)]
+    held = [s.taken_ns - s.arrived_ns for s in stamps if s.taken_ns is not None]
+    return {
+        "hop": hop.place.hop,
+        "role": hop.place.role.value,
+        "events": traffic.event_count,
+        "outcome": end.ending.value if end else None,
+        "ended_by": end.ended_by.value if end else None,
+        "phase": end.phase.value if end else None,
+        "hold_s": _s(max(held, default=0)),
+        "bytes_in": traffic.bytes_in,
+        "bytes_out": traffic.bytes_out,
+        "status": hop.exchange.status,
+        "model": hop.exchange.model,
+        "duration_s": _s(hop.moments.closed_ns),
+        "first_event_s": _s(stamps[0].arrived_ns) if stamps else None,
+        "longest_gap_s": _s(max(gaps, default=0)),
+        "blocked_s": _s(_blocked_ns(hop)),
+        "lag_s": _s(lag_ns(hop)),
+        "comments": traffic.comment_count,
+        "wasted_events": traffic.wasted_count,
+        "idle_at_end_s": _s(end.idle_ns) if end else None,
+        "framing_incomplete": bool(end and end.framing_incomplete),
+        "open": hop.state is State.OPEN,
+        "trace_id": hop.trace_id,
+        "span_id": hop.span_id,
+    }
+
+
+def _tap(hop: Hop, shift_ns: int) -> Answer:
+    stamps = hop.timeline.stamps
+    return {
+        "hop": hop.place.hop,
+        "role": hop.place.role.value,
+        "shift_s": _s(shift_ns),
+        "duration_s": _s(hop.moments.closed_ns),
+        "outcome": hop.end.ending.value if hop.end else None,
+        "stamps": [
+            [
+                s.seq,
+                _s(s.arrived_ns),
+                None if s.taken_ns is None else _s(s.taken_ns),
+                s.event_class.name.lower(),
+                s.position,
+            ]
+            for s in stamps
+        ],
+        "blocked": [[_s(b.start_ns), _s(b.end_ns)] for b in hop.timeline.blocked],
+        "lag": [[_s(i.start_ns), _s(i.end_ns)] for i in hop.timeline.lag],
+        "gaps": [
+            {"seq": b.seq, "start_s": _s(a.arrived_ns), "end_s": _s(b.arrived_ns)}
+            for a, b in pairwise(stamps)
+            if b.arrived_ns - a.arrived_ns >= GAP_NS
+        ],
+        "is_thinned": hop.timeline.is_thinned,
+    }
+
+
+def _shifts(taps: Sequence[Hop]) -> list[int]:
+    """Where each lane's zero lies behind the reader-side lane's.
+
+    Taps that read one clock are placed by it. Others are moved as late as causality allows: no event may
+    leave a tap after it arrived at the next one, so the picture shows the shortest possible travel.
+    """
+    carriers = carriers_of(taps)
+    shifts = [0]
+    for inner, outer in zip(reversed(taps[:-1]), reversed(taps[1:]), strict=True):
+        domain = inner.anchor.clock_domain
+        if domain and domain == outer.anchor.clock_domain:
+            shift = inner.anchor.monotonic_ns - outer.anchor.monotonic_ns
+        else:
+            shift = _latest_start(inner, outer, carriers)
+        shifts.append(shifts[-1] + shift)
+    return shifts[::-1]
+
+
+def _latest_start(inner: Hop, outer: Hop, carriers: frozenset[EventClass]) -> int:
+    sent, received = lane_of(inner, carriers), lane_of(outer, carriers)
+    pairs = [
+        received.arrived[window_of(received, sent.high[i], sent.high[i]).last] - sent.taken[i]
+        for i in range(sent.event_count)
+        if received.event_count and received.low[received.event_count - 1] >= sent.high[i]
+    ]
+    return max(0, min(pairs, default=outer.moments.request_forwarded_ns or 0))
+
+
+def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
+    if wait is None:
+        return None
+    last = lane_of(path.taps[-1], carriers_of(path.taps))
+    if not last.count:
+        return None
+    reader = acknowledged(last)
+    stop = {
+        Wait.FIRST_EVENT: wait.gap_ns,
+        Wait.GAP: reader[min(wait.ended_by, last.count - 1)],
+        Wait.END: reader[-1] + wait.gap_ns,
+    }[wait.wait]
+    return {"start_s": _s(stop - wait.gap_ns), "end_s": _s(stop)}
+
+
+def _blocked_ns(hop: Hop) -> int:
+    return sum(b.end_ns - b.start_ns for b in hop.timeline.blocked)
+
+
+def _s(ns: int) -> float:
+    return round(ns / 1e9, 6)

@@ -1,0 +1,123 @@
+"""Attribute names, types, units and the version: one table, nothing else.
+
+`otel/README.md` prints this table; every name must appear in a golden span. Names without our prefix are
+OpenTelemetry semantic conventions; ours begin with `gapline.`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+VERSION: Final = 1
+"""Version of this table. A reader refuses a newer one and reads every older one."""
+
+SCOPE: Final = "gapline"
+"""Instrumentation scope of our spans."""
+
+
+class On(StrEnum):
+    """Where an attribute stands."""
+
+    RESOURCE = "resource"
+    SPAN = "span"
+    TIMELINE = "timeline event"
+    NOTABLE = "notable event"
+    VERDICT = "verdict span"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute: its name, type (`string`, `int`, `double`, `boolean`, `string[]`), unit (UCUM) and meaning."""
+
+    name: str
+    type: str
+    unit: str
+    on: On
+    meaning: str
+
+
+TIMELINE_EVENT: Final = "gapline.timeline"
+FIRST_EVENT: Final = "gapline.first_event"
+STALL_EVENT: Final = "gapline.stall"
+CLIENT_LEFT_EVENT: Final = "gapline.client_left"
+VERDICT_SPAN: Final = "stream diagnosis"
+PART_PREFIX: Final = "gapline.timeline.part."
+
+_S, _T, _N, _V, _R = On.SPAN, On.TIMELINE, On.NOTABLE, On.VERDICT, On.RESOURCE
+
+ATTRIBUTES: Final = (
+    Attribute("service.name", "string", "", _R, "the service beside which the sidecar stands"),
+    Attribute("service.instance.id", "string", "", _R, "one sidecar process"),
+    Attribute("gapline.schema", "int", "", _S, "version of this table"),
+    Attribute("gapline.request_id", "string", "", _S, "request id as recorded: at most 200 characters of ASCII"),
+    Attribute("gapline.request_id.source", "string", "", _S, "`header` or `generated`"),
+    Attribute("gapline.request_id.normalised", "string", "", _S, "the join key made from it"),
+    Attribute("gapline.request_id.aliases", "string[]", "", _S, "other ids of the same request that this hop saw"),
+    Attribute("gapline.hop", "string", "", _S, "name of the hop"),
+    Attribute("gapline.hop.role", "string", "", _S, "`ingress`, `egress` or `client`"),
+    Attribute("gapline.state", "string", "", _S, "`open` for a segment, `final` for the one record of an exchange"),
+    Attribute("gapline.segment.index", "int", "", _S, "segments cut before this record"),
+    Attribute("gapline.clock.wall_anchor_ns", "int", "ns", _S, "wall clock when the request head arrived"),
+    Attribute("gapline.clock.monotonic_anchor_ns", "int", "ns", _S, "monotonic clock at the same moment"),
+    Attribute("gapline.clock.domain", "string", "", _S, "boot id and time namespace: equal means one monotonic clock"),
+    Attribute("http.request.method", "string", "", _S, "request method"),
+    Attribute("url.path", "string", "", _S, "request path, never the query"),
+    Attribute("http.response.status_code", "int", "", _S, "status of the response as passed on"),
+    Attribute("error.type", "string", "", _S, "the ending when it is a failure"),
+    Attribute("gen_ai.request.model", "string", "", _S, "model as the answer names it"),
+    Attribute("gen_ai.request.stream", "boolean", "", _S, "true for a stream of events"),
+    Attribute("gen_ai.response.id", "string", "", _S, "the answer's own id"),
+    Attribute(
+        "gen_ai.response.time_to_first_chunk",
+        "double",
+        "s",
+        _S,
+        "request head to first event with output, arrived",
+    ),
+    Attribute("gapline.framing", "string", "", _S, "`sse`, `ndjson`, `opaque` or `none`"),
+    Attribute("gapline.dialect", "string", "", _S, "the API whose rules classed the events"),
+    Attribute("gapline.terminal_rule", "boolean", "", _S, "the dialect marks its end in band"),
+    Attribute("gapline.error.type", "string", "", _S, "type of an error event or failure, a token, never text"),
+    Attribute("gapline.error.code", "string", "", _S, "code of an error event, a token, never text"),
+    Attribute("gapline.probe", "boolean", "", _S, "probe traffic"),
+    Attribute("gapline.request_forwarded", "double", "s", _S, "anchor to request head handed to upstream"),
+    Attribute("gapline.headers_received", "double", "s", _S, "anchor to upstream response head read"),
+    Attribute("gapline.upstream_ended", "double", "s", _S, "anchor to end of the upstream body"),
+    Attribute("gapline.downstream_ended", "double", "s", _S, "anchor to last response byte taken by our kernel"),
+    Attribute("gapline.client_left", "double", "s", _S, "anchor to the downstream connection seen closing early"),
+    Attribute("gapline.upstream_closed", "double", "s", _S, "anchor to our upstream connection closed after that"),
+    Attribute("gapline.closed", "double", "s", _S, "anchor to the record closed or cut"),
+    Attribute("gapline.request.bytes", "int", "By", _S, "request body bytes passed up"),
+    Attribute("gapline.bytes_in", "int", "By", _S, "response body bytes read from upstream"),
+    Attribute("gapline.bytes_out", "int", "By", _S, "response body bytes handed downstream"),
+    Attribute("gapline.events", "int", "{event}", _S, "dispatched events, each with a sequence number"),
+    Attribute("gapline.comments", "int", "{block}", _S, "SSE blocks of comments only: no sequence number"),
+    Attribute("gapline.dataless", "int", "{block}", _S, "SSE blocks without data: no event, no sequence number"),
+    Attribute("gapline.wasted_events", "int", "{event}", _S, "events that still arrived after the client had left"),
+    Attribute("gapline.unterminated_tail", "boolean", "", _S, "the body ended inside an event"),
+    Attribute("gapline.gap.max", "double", "s", _S, "longest time between two events"),
+    Attribute("gapline.gap.max_seq", "int", "", _S, "sequence number of the event that ended it"),
+    Attribute("gapline.blocked", "double", "s", _S, "time in which the reader took nothing"),
+    Attribute("gapline.ending", "string", "", _S, "how it ended"),
+    Attribute("gapline.ended_by", "string", "", _S, "`upstream`, `downstream` or `sidecar`"),
+    Attribute("gapline.phase", "string", "", _S, "how far it had come"),
+    Attribute("gapline.idle_at_end", "double", "s", _S, "time since the last byte from upstream when it ended"),
+    Attribute("gapline.framing_incomplete", "boolean", "", _S, "the HTTP framing of the upstream body broke off"),
+    Attribute("gapline.timeline.format", "int", "", _T, "version of the packed format"),
+    Attribute("gapline.timeline.unit_ns", "int", "ns", _T, "unit of its times"),
+    Attribute("gapline.timeline.events", "int", "{event}", _T, "rows in it"),
+    Attribute("gapline.timeline.bytes", "int", "By", _T, "payload before base64"),
+    Attribute("gapline.timeline.crc32", "int", "", _T, "checksum of the payload"),
+    Attribute("gapline.timeline.parts", "int", "", _T, "number of parts"),
+    Attribute("gapline.timeline.part.", "string", "", _T, "part.00, part.01, …: base64, at most 2,000 characters each"),
+    Attribute("gapline.timeline.left_out", "boolean", "", _T, "the parts were left out: a receiver refused their size"),
+    Attribute("gapline.event.seq", "int", "", _N, "sequence number of the event"),
+    Attribute("gapline.event.gap", "double", "s", _N, "time between it and the event before it"),
+    Attribute("gapline.diagnosis.status", "string", "", _V, "`named`, `healthy` or `inconclusive`"),
+    Attribute("gapline.diagnosis.cause", "string", "", _V, "the cause"),
+    Attribute("gapline.diagnosis.first_hop", "string", "", _V, "the first hop where the gap grew"),
+    Attribute("gapline.diagnosis.gap", "double", "s", _V, "the wait the reader felt"),
+    Attribute("gapline.diagnosis.confidence", "double", "1", _V, "0 to 1"),
+)

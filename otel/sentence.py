@@ -1,0 +1,129 @@
+"""A verdict in one English sentence that an on-call engineer can paste into a ticket.
+
+Every number in it stands in the verdict as well; nothing is said that the evidence does not reach.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from otel.decompose import CLIENT, Decomposition, Kind, Segment, Wait
+from otel.findings import Cause, Finding, Reach, Status, Verdict
+from otel.join import Path
+
+_REACHED: Final = {
+    Reach.CONSUMED: "it was delivered and consumed on time",
+    Reach.RECEIVED: "it was received by the client on time; whether it was consumed was not observed",
+    Reach.READER_KERNEL: "it was delivered to the reader's machine on time; whether it was read was not observed",
+    Reach.OUR_KERNEL: "it was handed to our kernel on time; whether it was delivered was not observed",
+}
+
+
+def sentence(path: Path, verdict: Verdict) -> str:
+    """The whole answer in one sentence (for an open stream: so far)."""
+    so_far = " so far" if path.is_open else ""
+    match verdict.status:
+        case Status.HEALTHY:
+            pause = seconds(verdict.longest.gap_ns) if verdict.longest else None
+            longest = f"; its longest pause was {pause}" if pause else ""
+            return f"No hop held this answer up{so_far}: {_REACHED[verdict.observed_to]}{longest}."
+        case Status.INCONCLUSIVE:
+            return f"Cannot tell which hop held this answer up{so_far}: {'; '.join(verdict.missing)}."
+        case Status.NAMED:
+            return _named(path, verdict, verdict.findings[0], so_far)
+    assert_never(verdict.status)
+
+
+def owner(path: Path, segment: Segment) -> str:
+    """Whose a segment is. Where an expected tap is missing the owners on both sides of it are named together."""
+    match segment.kind:
+        case Kind.SIDECAR:
+            return f"{segment.upstream} sidecar"
+        case Kind.READER:
+            return CLIENT
+        case Kind.SOURCE | Kind.BETWEEN:
+            return " or ".join([*_hidden(path, segment), segment.downstream]) + " app"
+    assert_never(segment.kind)
+
+
+def seconds(ns: int) -> str:
+    return f"{ns / 1e9:.2f} s"
+
+
+def _hidden(path: Path, segment: Segment) -> list[str]:
+    """Expected hops without a record whose app lies inside the segment; unknown places are taken to."""
+    if not path.absent:
+        return []
+    names = [hop.place.hop for hop in path.taps]
+    if segment.kind is Kind.SOURCE and segment.downstream != names[0]:
+        return []
+    return list(path.absent)
+
+
+def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
+    wait = finding.decomposition
+    if wait is None:
+        return _broke_off(path, verdict, finding, so_far)
+    who, term = owner(path, finding.segment), seconds(finding.term_ns)
+    what = _wait(wait, finding)
+    match finding.cause:
+        case Cause.SOURCE_STALL:
+            says = f"{who} sent nothing for {term}"
+        case Cause.SLOW_READER:
+            says = f"the reader behind {finding.segment.upstream} did not take the answer for {term}"
+        case Cause.NETWORK:
+            ends = f"{finding.segment.upstream} and {finding.segment.downstream}"
+            says = f"the network between {ends} held the answer for {term}"
+        case Cause.BUFFERING:
+            says = f"{who} held output back and released it in bursts, up to {term} each time"
+        case Cause.SELF:
+            says = f"our own sidecar at {finding.segment.upstream} held the answer for {term}"
+        case Cause.HIDDEN_OUTPUT:
+            return f"Nothing stalled{so_far}: {who} sent reasoning or control events all through {what}."
+        case _:
+            says = f"{who} held the answer for {term}"
+    also = _also(path, verdict)
+    return f"{says[0].upper()}{says[1:]}{so_far}: {what} at the reader, and no other hop added as much{also}."
+
+
+def _wait(wait: Decomposition, finding: Finding) -> str:
+    gap = seconds(wait.gap_ns)
+    match wait.wait:
+        case Wait.FIRST_EVENT:
+            return f"a {gap} wait for the first output"
+        case Wait.END:
+            return f"a {gap} wait for the end of the answer"
+        case Wait.GAP:
+            return f"a {gap} gap before event {finding.at_seq} ({_place(finding)})"
+    assert_never(wait.wait)
+
+
+def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
+    after = f" after event {finding.at_seq} ({_place(finding)})" if finding.at_seq is not None else ""
+    who = owner(path, finding.segment)
+    match finding.cause:
+        case Cause.CLIENT_DISCONNECT:
+            says = f"The client left{after}"
+        case Cause.ABORTED:
+            says = f"{who} dropped the answer{after}"
+        case Cause.ERROR_EVENT:
+            says = f"{who} answered with an error{after}"
+        case _:
+            says = f"{who} broke the answer off{after}"
+    return f"{says}{so_far}: {finding.detail}{_also(path, verdict)}."
+
+
+def _also(path: Path, verdict: Verdict) -> str:
+    waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
+    if not waits:
+        return ""
+    who, term = owner(path, waits[0].segment), seconds(waits[0].term_ns)
+    if verdict.findings[0].decomposition is None:
+        return f"; before that, {who} had added {term}"
+    return f"; {who} added {term} as well"
+
+
+def _place(finding: Finding) -> str:
+    return (
+        f"{finding.at_position:,} characters into the output" if finding.at_position else "at the start of the output"
+    )

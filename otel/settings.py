@@ -1,0 +1,240 @@
+"""Settings: one table of options, read from flags, environment and a TOML file, all errors listed at once.
+
+An option named `idle_timeout` of the prefix GAPLINE_SIDECAR_ is the flag `--idle-timeout`, the variable
+`GAPLINE_SIDECAR_IDLE_TIMEOUT` and the key `idle_timeout` in the file. A flag wins over the environment, the
+environment over the file, the file over the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+from urllib.parse import urlsplit
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. `errors` lists every value at fault with the rule that it breaks."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting. `parse` turns text into the value and raises ValueError with the rule that was broken.
+
+    default is the value when nothing sets it, `REQUIRED` when something must. A switch takes no value as a
+    flag and `true` or `false` elsewhere.
+    """
+
+    name: str
+    parse: Callable[[str], object]
+    default: object
+    help: str
+    metavar: str = "VALUE"
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        return self.parse is switch
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and port to listen on; port 0 lets the kernel choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, prefix: str) -> None:
+    """Give the parser a flag for every option, with its default and its variable in the help."""
+    for option in options:
+        default = "required" if option.default is REQUIRED else _shown(option.default)
+        text = f"{option.help} [{default}; {prefix}{option.name.upper()}]".replace("%", "%%")
+        if option.is_switch:
+            parser.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
+        else:
+            parser.add_argument(option.flag, default=None, metavar=option.metavar, help=text)
+
+
+def load(
+    options: Sequence[Option],
+    *,
+    prefix: str,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    file_text: str | None = None,
+    known_variables: Iterable[str] = (),
+) -> dict[str, object]:
+    """Every option's value by name. Raises ConfigError with all errors of all three sources at once.
+
+    flags and file keys are option names. A key of the file, or a variable that begins with the prefix,
+    which is no option's is an error too, unless known_variables names it: a typo must not be silence.
+    """
+    errors: list[str] = []
+    from_file: dict[str, object] = {}
+    if file_text is not None:
+        try:
+            from_file = tomllib.loads(file_text)
+        except tomllib.TOMLDecodeError as error:
+            errors.append(f"file: not TOML: {error}")
+    names = {option.name for option in options}
+    errors += [f"file: {key}: no such option" for key in from_file if key not in names]
+    allowed = {prefix + name.upper() for name in names} | set(known_variables)
+    errors += [f"{key}: no such option" for key in environ if key.startswith(prefix) and key not in allowed]
+    values: dict[str, object] = {}
+    for option in options:
+        variable = prefix + option.name.upper()
+        if flags.get(option.name) is not None:
+            source, text = option.flag, flags[option.name]
+        elif variable in environ:
+            source, text = variable, environ[variable]
+        elif option.name in from_file:
+            source, text = f"file: {option.name}", _text_of(from_file[option.name])
+        elif option.default is REQUIRED:
+            errors.append(f"{option.flag}: required (or {variable}, or {option.name} in the file)")
+            continue
+        else:
+            values[option.name] = option.default
+            continue
+        try:
+            values[option.name] = option.parse(str(text))
+        except ValueError as error:
+            errors.append(f"{source}: {text!r}: {error}")
+    if errors:
+        raise ConfigError(errors)
+    return values
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    return str(value)
+
+
+# Parsers: text to value; the ValueError says the rule.
+
+
+def switch(text: str) -> bool:
+    match text.lower():
+        case "true" | "1" | "on" | "yes":
+            return True
+        case "false" | "0" | "off" | "no":
+            return False
+    raise ValueError("is not true or false")
+
+
+def text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+def name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
+        raise ValueError("must be 1 to 63 of letters, digits, '.', '_', '-' and begin with a letter or digit")
+    return value
+
+
+def path(value: str) -> PurePath:
+    return PurePath(text(value))
+
+
+def address(value: str) -> Address:
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError("must be HOST:PORT with a port from 0 to 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 host must stand in brackets, [HOST]:PORT")
+    return Address(host or "0.0.0.0", int(port))  # noqa: S104  # an empty host means every interface, as in nginx
+
+
+def http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be http://HOST[:PORT][/PATH] or https://…")
+    try:
+        parts.port  # noqa: B018  # the property parses, and raises where it cannot
+    except ValueError:
+        raise ValueError("the port must be a number from 0 to 65535") from None
+    if parts.username or parts.query or parts.fragment:
+        raise ValueError("must have no user, query or fragment")
+    return value.rstrip("/")
+
+
+_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?\Z")
+_SECONDS_IN: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(value: str) -> float:
+    match = _SECONDS.match(value)
+    if match is None:
+        raise ValueError("must be a time such as 250ms, 30s, 5m, 12h or 7d")
+    return float(match[1]) * _SECONDS_IN[match[2]]
+
+
+_BYTES: Final = re.compile(r"(\d+)(?:([KMG])i?)?B?\Z", re.IGNORECASE)
+
+
+def size_bytes(value: str) -> int:
+    match = _BYTES.match(value)
+    if match is None:
+        raise ValueError("must be a size such as 4096, 64K, 32M or 10G")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[(match[2] or "").upper()]
+
+
+def count(value: str) -> int:
+    if not value.isascii() or not value.isdigit():
+        raise ValueError("must be a whole number, 0 or more")
+    return int(value)
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return value
+
+    return parse
+
+
+def items(parse_one: Callable[[str], object]) -> Callable[[str], tuple[object, ...]]:
+    def parse(value: str) -> tuple[object, ...]:
+        return tuple(parse_one(part.strip()) for part in value.split(",") if part.strip())
+
+    return parse

@@ -1,0 +1,55 @@
+"""The vocabulary between the stations of the sidecar: what a read brought, and what was found in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from otel.hop import EventClass
+
+
+class Unit(Enum):
+    """What kind of framed unit the splitter found."""
+
+    EVENT = "event"
+    """A dispatched event: gets a sequence number."""
+    COMMENT = "comment"
+    """An SSE block of comment lines only: liveness, no event."""
+    DATALESS = "dataless"
+    """An SSE block with fields but no data: dispatches nothing (WHATWG HTML, 9.2.6)."""
+    TAIL = "tail"
+    """What was left when the body ended inside a unit: dispatches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One framed unit of the stream, seen by the splitter.
+
+    data: the event's data (SSE: data lines joined by LF, without the last; NDJSON: the line; opaque: empty).
+    name: the SSE event type, empty for the default `message`. id: the SSE last event id as of this event.
+    size_bytes: bytes of the body from the end of the unit before it to its own end, so sizes add up to the
+    body. is_cut: the unit was longer than the splitter keeps, and data is only its beginning.
+    """
+
+    unit: Unit
+    data: bytes
+    name: bytes
+    id: bytes
+    size_bytes: int
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a dialect makes of one event: nothing of it is text.
+
+    visible_chars: Unicode code points of visible output this event adds, summed over choices.
+    error_type, error_code: tokens of an error event. model, response_id: as the answer names them.
+    """
+
+    event_class: EventClass
+    visible_chars: int = 0
+    model: str | None = None
+    response_id: str | None = None
+    error_type: str | None = None
+    error_code: str | None = None

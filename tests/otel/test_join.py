@@ -1,0 +1,154 @@
+"""Joining: places are put in order without comparing clocks, and what is not there is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.hop import State, TapRole
+from otel.join import join
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
+
+
+def names(path) -> list[str]:
+    return [hop.place.hop for hop in path.taps]
+
+
+def cut_into_segments(hop, *sizes: int):
+    """The open segments that a sidecar would have cut from the hop."""
+    stamps, begin, segments = hop.timeline.stamps, 0, []
+    for index, size in enumerate(sizes):
+        segments.append(
+            replace(
+                hop,
+                span_id=f"{index:016x}",
+                state=State.OPEN,
+                end=None,
+                segment_index=index,
+                timeline=replace(hop.timeline, stamps=stamps[begin : begin + size]),
+            )
+        )
+        begin += size
+    return segments
+
+
+@given(st.permutations(run(Chain())))
+def test_hops_are_ordered_from_the_source_to_the_reader(hops):
+    assert names(join(hops)) == list(NAMES)
+
+
+@given(st.lists(st.integers(-3_600 * S, 3_600 * S), min_size=3, max_size=3))
+def test_wall_clocks_do_not_matter(offsets):
+    hops = [shifted(hop, wall_ns=ns) for hop, ns in zip(run(Chain()), offsets, strict=True)]
+    assert names(join(hops)) == list(NAMES)
+
+
+def test_one_monotonic_clock_orders_what_nesting_cannot():
+    hops = [replace(hop, timeline=replace(hop.timeline, stamps=())) for hop in run(Chain(same_clock=True))]
+    assert names(join(hops)) == list(NAMES)
+
+
+def test_a_client_record_stands_at_the_end():
+    hops = run(Chain())
+    client = replace(hops[0], span_id="c" * 16, place=replace(hops[0].place, hop="browser", role=TapRole.CLIENT))
+    assert names(join([client, *hops])) == [*NAMES, "browser"]
+
+
+def test_an_egress_tap_stands_between_its_app_and_the_source():
+    hops = run(Chain())
+    egress = replace(hops[1], span_id="e" * 16, place=replace(hops[1].place, role=TapRole.EGRESS))
+    roles = [(hop.place.hop, hop.place.role) for hop in join([*hops, egress]).taps]
+    assert roles[1:3] == [(PROXY, TapRole.EGRESS), (PROXY, TapRole.INGRESS)]
+
+
+def test_a_hop_that_came_twice_is_one_hop():
+    hops = run(Chain())
+    assert join([*hops, *hops]) == join(hops)
+
+
+def test_an_expected_hop_without_a_record_is_reported():
+    path = join(run(Chain())[1:], expected_path=NAMES)
+    assert path.absent == (WORKER,)
+    assert path.missing == (f"no record from {WORKER}, which usually stands on this path",)
+
+
+def test_the_expected_path_decides_the_order():
+    hops = run(Chain())
+    assert names(join(hops, expected_path=NAMES[::-1])) == list(NAMES[::-1])
+
+
+def test_segments_of_an_open_hop_are_put_together_in_their_order():
+    hop = run(Chain(events=9))[0]
+    path = join(reversed(cut_into_segments(hop, 3, 3, 3)))
+    assert path.is_open
+    assert path.taps[0].timeline.stamps == hop.timeline.stamps
+    assert path.missing == ()
+
+
+def test_a_lost_segment_is_reported():
+    first, _, third = cut_into_segments(run(Chain(events=9))[0], 3, 3, 3)
+    assert join([first, third]).missing == (f"segment 1 of 3 of {WORKER} is missing",)
+
+
+def test_the_final_record_replaces_its_segments():
+    hop = run(Chain(events=9))[0]
+    path = join([*cut_into_segments(hop, 3, 3, 3), hop])
+    assert path.taps == (hop,)
+    assert not path.is_open
+
+
+def test_of_several_attempts_the_one_that_carried_the_answer_is_on_the_path():
+    worker, proxy, gateway = run(Chain())
+    lost = replace(
+        worker,
+        span_id="a" * 16,
+        anchor=replace(worker.anchor, monotonic_ns=worker.anchor.monotonic_ns - 3 * S, wall_ns=worker.anchor.wall_ns - 3 * S),
+        timeline=replace(worker.timeline, stamps=worker.timeline.stamps[:5]),
+    )
+    path = join([lost, worker, proxy, gateway])
+    assert path.taps == (worker, proxy, gateway)
+    assert path.others == (lost,)
+
+
+def test_a_request_id_used_twice_is_answered_for_the_later_request():
+    earlier = run(Chain(events=50))
+    later = [
+        replace(
+            hop,
+            span_id=hop.span_id[::-1],
+            anchor=replace(hop.anchor, monotonic_ns=hop.anchor.monotonic_ns + 60 * S, wall_ns=hop.anchor.wall_ns + 60 * S),
+        )
+        for hop in run(Chain(events=80))
+    ]
+    path = join([*earlier, *later])
+    assert path.taps == tuple(later)
+    assert set(path.others) == set(earlier)
+
+
+def test_clocks_that_run_apart_do_not_turn_the_order():
+    """200 ppm over a wait of ten minutes are 120 ms, far more than a hop adds: the first output says nothing then."""
+    hops = []
+    for hop, ppm in zip(run(Chain(first=600 * S)), (200, -200, 200), strict=True):
+        stretched = tuple(
+            replace(s, arrived_ns=s.arrived_ns + s.arrived_ns * ppm // 1_000_000 // 100_000 * 100_000, taken_ns=None)
+            for s in hop.timeline.stamps
+        )
+        hops.append(replace(hop, timeline=replace(hop.timeline, stamps=stamped(stretched))))
+    assert set(names(join(hops))) == set(NAMES)
+    assert names(join(hops, expected_path=NAMES)) == list(NAMES)
+
+
+def stamped(stamps):
+    return tuple(replace(s, taken_ns=s.arrived_ns + MS) for s in stamps)
+
+
+def test_nothing_to_join_is_refused():
+    with pytest.raises(ValueError, match="no hops"):
+        join([])
+
+
+def test_two_hops_are_enough():
+    assert names(join(run(Chain(names=(WORKER, GATEWAY))))) == [WORKER, GATEWAY]

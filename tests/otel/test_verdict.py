@@ -1,0 +1,290 @@
+"""The verdict: right on planted faults, silent on healthy streams, and unmoved by what must not matter."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.decompose import Wait
+from otel.findings import Cause, Policy, Reach, Status
+from otel.join import join
+from otel.verdict import judge
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, longest_wait, run, shifted
+
+LOW_FIRST = Policy(first_event_ns=1 * S)
+QUANTUM_OF_TIME = 8 * 25 * MS  # 32 characters at 4 characters each 25 ms
+
+
+def verdict_on(chain: Chain, policy: Policy = LOW_FIRST):
+    return judge(join(run(chain)), policy)
+
+
+def named(chain: Chain, policy: Policy = LOW_FIRST) -> tuple[Cause, str]:
+    verdict = verdict_on(chain, policy)
+    assert verdict.status is Status.NAMED, verdict
+    return verdict.cause, verdict.findings[0].first_hop
+
+
+SIZES = pytest.mark.parametrize("size", [400 * MS, 2 * S, 40 * S])
+
+
+@SIZES
+def test_a_stall_of_the_source_is_named_at_the_model_worker(size):
+    assert named(Chain(stalls=[("source", 60, size)])) == (Cause.SOURCE_STALL, WORKER)
+
+
+@SIZES
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_a_stall_of_an_app_is_named_at_its_hop(hop, size):
+    assert named(Chain(stalls=[(hop, 60, size)])) == (Cause.APP_STALL, hop)
+
+
+@pytest.mark.parametrize("where", ["source", PROXY, GATEWAY])
+def test_a_slow_first_event_is_named_where_it_was_slow(where):
+    expected = WORKER if where == "source" else where
+    assert named(Chain(slow_first=[(where, 2 * S)])) == (Cause.SLOW_FIRST_EVENT, expected)
+
+
+def test_a_source_may_take_its_time_to_the_first_event():
+    assert verdict_on(Chain(first=4 * S), Policy()).status is Status.HEALTHY
+
+
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_an_app_that_buffers_is_named_for_buffering(hop):
+    assert named(Chain(events=400, buffers=[(hop, 2 * S)])) == (Cause.BUFFERING, hop)
+
+
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_one_release_of_a_buffer_is_a_hold_of_that_app(hop):
+    cause, first_hop = named(Chain(events=60, buffers=[(hop, 2 * S)]))
+    assert first_hop == hop
+    assert cause in {Cause.APP_STALL, Cause.SLOW_FIRST_EVENT, Cause.BUFFERING}
+
+
+@SIZES
+def test_a_reader_that_stops_is_named_and_nobody_else(size):
+    assert named(Chain(slow_reader=(60, size))) == (Cause.SLOW_READER, "client")
+
+
+@pytest.mark.parametrize("hop", NAMES)
+def test_a_frozen_sidecar_accuses_itself(hop):
+    verdict = verdict_on(Chain(freeze=(hop, 60, 2 * S)))
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.SELF, hop)
+    assert {f.segment.label for f in verdict.findings} == {f"self:{hop}"}
+
+
+def test_loss_on_the_last_link_is_the_network_and_never_a_slow_reader():
+    verdict = verdict_on(Chain(lossy=(GATEWAY, 60, 2 * S)))
+    assert verdict.cause is Cause.NETWORK
+    assert Cause.SLOW_READER not in {f.cause for f in verdict.findings}
+
+
+def test_loss_between_two_hops_is_the_network_between_them():
+    verdict = verdict_on(Chain(lossy=(WORKER, 60, 2 * S)))
+    assert (verdict.cause, verdict.findings[0].segment.label) == (Cause.NETWORK, f"{WORKER}>{PROXY}")
+
+
+@pytest.mark.parametrize(("where", "hop"), [("source", WORKER), (PROXY, PROXY), (GATEWAY, GATEWAY)])
+def test_a_cut_is_charged_to_the_segment_before_the_first_tap_that_saw_it(where, hop):
+    assert named(Chain(cut=(where, 40))) == (Cause.TRUNCATED, hop)
+
+
+def test_a_client_that_leaves_never_makes_a_hop_guilty():
+    verdict = verdict_on(Chain(leave=40))
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.CLIENT_DISCONNECT, "client")
+    assert len(verdict.findings) == 1
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        Chain(),
+        Chain(jitter=20 * MS),
+        Chain(events=1_000, gap=5 * MS),
+        Chain(events=30_000, gap=2 * MS),
+        Chain(merge={PROXY: 4}),
+        Chain(chars=(1, 9, 3)),
+        Chain(schedule=[100_000] * 9 + [300 * MS], events=400),
+        Chain(gap=1 * S, events=40),
+        Chain(events=2),
+        Chain(events=1),
+    ],
+    ids=lambda c: f"{c.events} events",
+)
+def test_a_healthy_stream_is_never_accused(chain):
+    verdict = verdict_on(chain)
+    assert verdict.status is not Status.NAMED, verdict.findings
+
+
+def test_a_healthy_verdict_says_how_far_it_reaches():
+    assert verdict_on(Chain()).observed_to is Reach.READER_KERNEL
+
+
+def test_a_pause_of_an_unknown_source_is_inconclusive_until_its_rhythm_is_known():
+    one_pause = Chain(schedule=[100_000] * 29 + [800 * MS], events=60)
+    verdict = verdict_on(one_pause)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "rhythm" in verdict.missing[0]
+    assert verdict_on(one_pause, Policy(rhythm_elsewhere_ns=5 * MS)).cause is Cause.SOURCE_STALL
+    assert verdict_on(one_pause, Policy(rhythm_elsewhere_ns=700 * MS)).status is Status.HEALTHY
+
+
+@pytest.mark.parametrize("hop", ["source", PROXY, GATEWAY])
+@pytest.mark.parametrize("merge", [{PROXY: 7}, {GATEWAY: 3}, {PROXY: 5, GATEWAY: 2}])
+def test_a_stall_beside_a_merging_hop_is_charged_where_it_was(hop, merge):
+    chain = Chain(events=240, stalls=[(hop, 20 if hop == GATEWAY else 100, 2 * S)], merge=merge)
+    assert named(chain)[1] == (WORKER if hop == "source" else hop)
+
+
+def test_an_unfinished_answer_has_a_verdict_on_the_wait_so_far():
+    from otel.hop import State
+
+    hops = [
+        replace(hop, state=State.OPEN, end=None, moments=replace(hop.moments, closed_ns=hop.moments.closed_ns + 9 * S))
+        for hop in run(Chain(events=60))
+    ]
+    verdict = judge(join(hops), LOW_FIRST)
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.SOURCE_STALL, WORKER)
+    assert abs(verdict.findings[0].term_ns - 9 * S) < 50 * MS
+
+
+def test_a_hop_that_holds_an_unfinished_answer_is_named_while_it_does():
+    from otel.hop import State
+
+    worker, *rest = run(Chain(events=60))
+    cut = [
+        replace(
+            hop,
+            state=State.OPEN,
+            end=None,
+            timeline=replace(hop.timeline, stamps=hop.timeline.stamps[:30]),
+            moments=replace(hop.moments, closed_ns=hop.timeline.stamps[29].arrived_ns + 6 * S),
+        )
+        for hop in rest
+    ]
+    verdict = judge(join([worker, *cut]), LOW_FIRST)
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.APP_STALL, PROXY)
+
+
+# -------------------------------------------------------------------------------------------- properties
+
+FAULTS = st.one_of(
+    st.builds(
+        lambda where, at, ms: Chain(stalls=[(where, at, ms * MS)]),
+        st.sampled_from(["source", PROXY, GATEWAY]),
+        st.integers(2, 110),
+        st.integers(600, 20_000),
+    ),
+    st.builds(lambda at, ms: Chain(slow_reader=(at, ms * MS)), st.integers(2, 110), st.integers(600, 20_000)),
+    st.builds(
+        lambda hop, at, ms: Chain(freeze=(hop, at, ms * MS)),
+        st.sampled_from(NAMES),
+        st.integers(2, 110),
+        st.integers(600, 20_000),
+    ),
+    st.builds(lambda where, at: Chain(cut=(where, at)), st.sampled_from(["source", PROXY, GATEWAY]), st.integers(1, 110)),
+    st.builds(lambda at: Chain(leave=at), st.integers(1, 110)),
+    st.builds(lambda jitter: Chain(jitter=jitter * MS), st.integers(1, 40)),
+)
+
+
+@given(FAULTS, st.lists(st.integers(-3_600 * S, 3_600 * S), min_size=3, max_size=3))
+def test_shifting_wall_clocks_changes_nothing(chain, offsets):
+    hops = run(chain)
+    moved = [shifted(hop, wall_ns=offset) for hop, offset in zip(hops, offsets, strict=True)]
+    assert judge(join(moved), LOW_FIRST) == judge(join(hops), LOW_FIRST)
+
+
+@given(FAULTS)
+def test_the_order_in_which_hops_arrive_changes_nothing(chain):
+    hops = run(chain)
+    verdicts = {repr(judge(join(order), LOW_FIRST)) for order in permutations(hops)}
+    assert len(verdicts) == 1
+
+
+@given(FAULTS)
+def test_hops_on_one_clock_are_judged_as_hops_on_three(chain):
+    assert judge(join(run(replace(chain, same_clock=True))), LOW_FIRST) == judge(join(run(chain)), LOW_FIRST)
+
+
+@given(FAULTS, st.sampled_from([1, 2, 3]))
+def test_terms_add_up_to_the_wait_at_the_reader(chain, merge):
+    for chars in (chain, replace(chain, merge={PROXY: merge})):
+        verdict = verdict_on(chars)
+        for finding in verdict.findings:
+            if finding.decomposition is not None:
+                assert sum(finding.decomposition.terms.values()) == finding.decomposition.gap_ns
+        if verdict.longest is not None:
+            assert sum(verdict.longest.terms.values()) == verdict.longest.gap_ns
+
+
+@given(FAULTS)
+def test_quantised_positions_change_no_owner(chain):
+    exact, rough = verdict_on(replace(chain, is_exact=True)), verdict_on(chain)
+    assert (exact.status, exact.cause) == (rough.status, rough.cause)
+    assert [f.segment for f in exact.findings[:1]] == [f.segment for f in rough.findings[:1]]
+
+
+@given(
+    st.sampled_from(["source", PROXY, GATEWAY]), st.integers(2, 110), st.integers(600, 20_000), st.integers(0, 30_000)
+)
+def test_a_longer_delay_raises_its_own_term_and_no_other(where, at, ms, more_ms):
+    short = verdict_on(Chain(stalls=[(where, at, ms * MS)])).findings[0].decomposition
+    long = verdict_on(Chain(stalls=[(where, at, (ms + more_ms) * MS)])).findings[0].decomposition
+    assert short is not None
+    assert long is not None
+    raised = {segment.label: long.terms[segment] - ns for segment, ns in short.terms.items() if segment in long.terms}
+    label = "source" if where == "source" else f"{NAMES[NAMES.index(where) - 1]}>{where}"
+    for segment, ns in raised.items():
+        assert abs(ns - (more_ms * MS if segment == label else 0)) <= MS
+
+
+@given(st.sampled_from(["source", PROXY, GATEWAY]), st.integers(2, 110), st.integers(600, 20_000))
+def test_the_term_of_the_planted_segment_is_the_planted_delay(where, at, ms):
+    finding = verdict_on(Chain(stalls=[(where, at, ms * MS)])).findings[0]
+    assert abs(finding.term_ns - ms * MS) <= max(50 * MS, QUANTUM_OF_TIME)
+
+
+@given(FAULTS)
+def test_the_wait_is_what_the_last_tap_stamped(chain):
+    hops = run(chain)
+    verdict = judge(join(hops), LOW_FIRST)
+    finding = verdict.named
+    if finding is None or finding.decomposition is None or finding.decomposition.wait is not Wait.GAP:
+        return
+    assert abs(finding.decomposition.gap_ns - longest_wait(hops[-1])) <= MS
+
+
+@given(FAULTS, st.sampled_from(NAMES))
+def test_a_late_hop_only_refines(chain, late):
+    """Without the hop nobody is named outside the segment in which its findings lie."""
+    hops = run(chain)
+    whole = judge(join(hops, expected_path=NAMES), LOW_FIRST)
+    part = judge(join([hop for hop in hops if hop.place.hop != late], expected_path=NAMES), LOW_FIRST)
+    if whole.named is None or part.named is None:
+        return
+    assert part.named.confidence <= whole.named.confidence
+    if late not in {whole.named.segment.upstream, whole.named.segment.downstream}:
+        assert part.named.segment == whole.named.segment
+
+
+@given(st.integers(0, 2**32))
+def test_random_healthy_rhythms_of_a_seen_source_are_not_accused(seed):
+    draw = random.Random(seed)
+    kind = draw.choice(["steady", "bursty", "batching"])
+    if kind == "steady":
+        chain = Chain(events=draw.randrange(30, 600), gap=draw.randrange(5, 80) * MS, jitter=draw.randrange(1, 30) * MS)
+        elsewhere = 60 * MS
+    else:
+        pause = draw.randrange(30, 600) * MS
+        burst = draw.randrange(5, 40)
+        schedule = [100_000] * burst + [pause + draw.randrange(max(1, pause // 3)) for _ in range(1)]
+        chain = Chain(events=draw.randrange(60, 800), schedule=schedule)
+        elsewhere = pause
+    verdict = verdict_on(chain, Policy(rhythm_elsewhere_ns=elsewhere))
+    assert verdict.status is Status.HEALTHY, verdict.findings

@@ -1,0 +1,269 @@
+"""A path in arithmetic: hops as a perfect chain of taps would have recorded them, with planted faults.
+
+Everything is computed from integers, so a planted delay of 2 s is 2,000,000,000 ns in the stamps. `run`
+returns the hops, source first; a reader sits behind the last one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from otel.hop import (
+    Anchor,
+    Blocked,
+    End,
+    Ending,
+    EventClass,
+    Exchange,
+    Hop,
+    Interval,
+    KernelSample,
+    Moments,
+    Phase,
+    Place,
+    Side,
+    Stamp,
+    TapRole,
+    Timeline,
+    Traffic,
+)
+from otel.ids import span_id_of, trace_id_of
+from otel.timeline import QUANTUM, UNIT_NS, quantised
+
+MS = 1_000_000
+S = 1_000 * MS
+WORKER, PROXY, GATEWAY = NAMES = ("model-worker", "inference-proxy", "gateway")
+LINK = 300_000
+HAND_OVER = 60_000
+APP = 1 * MS
+PEAK = 131_072
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of visible output on its way: when it is there, and how many characters there are with it."""
+
+    at: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What happens on the path. Times in ns; hop-keyed dictionaries name the hop whose app or sidecar is meant.
+
+    stall: (hop or "source", event, ns), buffer: (hop, ns), merge: hop -> events joined into one,
+    freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
+    cut: (segment's hop or "source", event), leave: the event after which the reader leaves.
+    """
+
+    events: int = 120
+    gap: int = 25 * MS
+    first: int = 120 * MS
+    jitter: int = 0
+    chars: Sequence[int] = (4,)
+    stalls: Sequence[tuple[str, int, int]] = ()
+    slow_first: Sequence[tuple[str, int]] = ()
+    buffers: Sequence[tuple[str, int]] = ()
+    merge: dict[str, int] = field(default_factory=dict)
+    freeze: tuple[str, int, int] | None = None
+    slow_reader: tuple[int, int] | None = None
+    lossy: tuple[str, int, int] | None = None
+    cut: tuple[str, int] | None = None
+    leave: int | None = None
+    names: Sequence[str] = NAMES
+    seed: int = 0
+    request_id: str = "req-1"
+    is_exact: bool = False
+    schedule: Sequence[int] | None = None
+    wall: dict[str, int] = field(default_factory=dict)
+    same_clock: bool = False
+
+
+def run(chain: Chain) -> list[Hop]:
+    """The hops that the chain leaves behind, source first."""
+    count = len(chain.names)
+    asked = [APP * (count - 1 - i) for i in range(count)]  # when the request head reached each tap
+    texts = _source(chain, asked[0])
+    hops: list[Hop] = []
+    for i, name in enumerate(chain.names):
+        texts = _held(texts, chain, name, at_source=i == 0)
+        cut_here = chain.cut is not None and chain.cut[0] == ("source" if i == 0 else name)
+        if cut_here and chain.cut is not None:
+            texts = texts[: chain.cut[1]]
+        hop, texts = _tap(chain, i, texts, asked[i], cut_here=cut_here)
+        hops.append(hop)
+    return hops
+
+
+def longest_wait(hop: Hop) -> int:
+    """The longest time between two texts at a tap's hand-over."""
+    taken = [s.taken_ns for s in hop.timeline.stamps if s.taken_ns is not None and s.event_class is EventClass.CONTENT]
+    return max((b - a for a, b in zip(taken, taken[1:], strict=False)), default=0)
+
+
+def _source(chain: Chain, asked: int) -> list[Text]:
+    draw = random.Random(chain.seed)
+    texts: list[Text] = []
+    at, position = asked + chain.first, 0
+    for k in range(chain.events):
+        if k:
+            step = chain.schedule[(k - 1) % len(chain.schedule)] if chain.schedule else chain.gap
+            at += step + (draw.randrange(chain.jitter) if chain.jitter else 0)
+        at += sum(ns for name, event, ns in chain.stalls if name == "source" and event == k)
+        at += sum(ns for name, ns in chain.slow_first if name == "source" and k == 0)
+        position += chain.chars[k % len(chain.chars)]
+        texts.append(Text(at, position))
+    return texts
+
+
+def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) -> list[Text]:
+    """What an app makes of its input: held, buffered, merged, never reordered."""
+    held: list[Text] = []
+    for k, text in enumerate(texts):
+        at = text.at + (0 if at_source else APP)
+        if not at_source:
+            at += sum(ns for hop, event, ns in chain.stalls if hop == name and event == k)
+            at += sum(ns for hop, ns in chain.slow_first if hop == name and k == 0)
+        held.append(Text(max(at, held[-1].at if held else 0), text.position))
+    for hop, every in chain.buffers:
+        if hop == name and held:
+            start = held[0].at
+            held = [Text(start + -(-(t.at - start + 1) // every) * every, t.position) for t in held]
+    size = chain.merge.get(name, 1)
+    if size > 1:
+        groups = [held[i : i + size] for i in range(0, len(held), size)]
+        held = [Text(group[-1].at, group[-1].position) for group in groups]
+    return held
+
+
+def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: bool) -> tuple[Hop, list[Text]]:
+    name = chain.names[i]
+    is_last = i == len(chain.names) - 1
+    blocked: list[Blocked] = []
+    lag: list[Interval] = []
+    samples: list[KernelSample] = []
+    frozen = _interval(chain.freeze, name, texts)
+    stuck, event = None, 0
+    if is_last and chain.slow_reader is not None:
+        event, ns = min(chain.slow_reader[0], len(texts) - 1), chain.slow_reader[1]
+        stuck = (texts[event].at + LINK, texts[event].at + LINK + ns)
+        blocked.append(Blocked(stuck[0] - asked, stuck[1] - asked, 4096))
+        samples += _samples(stuck, asked, event, window=0, lost=0)
+    lost = None
+    if chain.lossy is not None and chain.lossy[0] == name:
+        at = min(chain.lossy[1], len(texts) - 1)
+        begin = texts[at].at + LINK + HAND_OVER
+        lost = (begin, begin + chain.lossy[2])
+        samples += _samples(lost, asked, at, window=PEAK, lost=1)
+    stamps: list[Stamp] = []
+    passed: list[Text] = []
+    for k, text in enumerate(texts):
+        arrived = text.at + LINK
+        if frozen and frozen[0] <= arrived < frozen[1]:
+            arrived = frozen[1]
+        taken = arrived + HAND_OVER
+        if stuck and k >= event:
+            if k > event:
+                arrived = max(arrived, stuck[1])
+            taken = max(arrived, stuck[1]) + HAND_OVER
+        stamps.append(Stamp(k, arrived - asked, taken - asked, EventClass.CONTENT, text.position))
+        out = taken
+        if lost and lost[0] <= out < lost[1]:
+            out = lost[1]
+        passed.append(Text(out, text.position))
+    if frozen:
+        lag.append(Interval(frozen[0] - asked, frozen[1] - asked))
+    last = stamps[-1].taken_ns if stamps else chain.first
+    ended = (last or 0) + MS
+    ending, side, left = Ending.COMPLETE, Side.UPSTREAM, None
+    if chain.cut is not None:
+        cut_at = len(chain.names) - 1 if chain.cut[0] not in chain.names else chain.names.index(chain.cut[0])
+        cut_at = 0 if chain.cut[0] == "source" else cut_at
+        if i >= cut_at:
+            ending = Ending.UPSTREAM_CUT
+        else:
+            ending, side, left = Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, ended
+    elif chain.leave is not None:
+        stamps = stamps[: chain.leave]
+        ended = (stamps[-1].taken_ns or 0) + MS
+        ending, side, left = Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, ended
+    timeline = Timeline(
+        unit_ns=1,
+        quantum=1,
+        stamps=tuple(stamps),
+        blocked=tuple(blocked),
+        lag=tuple(lag),
+        samples=tuple(samples),
+        window_peak_bytes=PEAK,
+    )
+    unit, quantum = (1_000, 1) if chain.is_exact else (UNIT_NS, QUANTUM)
+    offset = 0 if chain.same_clock else (i + 1) * 7_919 * S
+    trace_id = trace_id_of(chain.request_id)
+    hop = Hop(
+        request_id=chain.request_id,
+        request_id_source="header",
+        trace_id=trace_id,
+        span_id=span_id_of(trace_id, name, i),
+        place=Place(name, TapRole.INGRESS),
+        anchor=Anchor(
+            wall_ns=1_800_000_000 * S + asked + chain.wall.get(name, 0),
+            monotonic_ns=asked + offset,
+            clock_domain="one" if chain.same_clock else f"clock-{i}",
+        ),
+        exchange=Exchange(
+            method="POST",
+            path="/v1/chat/completions",
+            status=200,
+            framing="sse",
+            dialect="openai-chat",
+            model="tiny",
+            is_stream=True,
+            has_terminal_rule=True,
+        ),
+        moments=Moments(
+            request_forwarded_ns=100_000,
+            headers_received_ns=(stamps[0].arrived_ns if stamps else chain.first) - 50_000,
+            upstream_ended_ns=None if left is not None else ended,
+            downstream_ended_ns=ended + 50_000 if ending is Ending.COMPLETE else None,
+            client_left_ns=left,
+            upstream_closed_ns=left,
+            closed_ns=ended + 100_000,
+        ),
+        traffic=Traffic(event_count=len(stamps), bytes_in=200 * len(stamps), bytes_out=200 * len(stamps)),
+        timeline=quantised(timeline, unit_ns=unit, quantum=quantum),
+        end=End(ending, side, Phase.EVENTS, MS),
+    )
+    return hop, passed
+
+
+def _interval(fault: tuple[str, int, int] | None, name: str, texts: Sequence[Text]) -> tuple[int, int] | None:
+    if fault is None or fault[0] != name:
+        return None
+    begin = texts[min(fault[1], len(texts) - 1)].at + LINK
+    return begin, begin + fault[2]
+
+
+def _samples(span: tuple[int, int], asked: int, acked: int, *, window: int, lost: int) -> list[KernelSample]:
+    def sample(at: int, *, is_over: bool) -> KernelSample:
+        return KernelSample(
+            offset_ns=at - asked,
+            acked_count=acked + (1 if is_over else 0),
+            in_flight_segments=0 if is_over else 1,
+            unsent_bytes=0 if is_over or lost else 4096,
+            window_bytes=PEAK if is_over else window,
+            lost_segments=0 if is_over else lost,
+            congestion_state=4 if lost and not is_over else 0,
+            backoff=1 if lost and not is_over else 0,
+        )
+
+    inside = [sample(at, is_over=False) for at in range(span[0] + 100 * MS, span[1], 100 * MS)]
+    return [*inside, sample(span[1] + MS, is_over=True)]
+
+
+def shifted(hop: Hop, *, wall_ns: int) -> Hop:
+    """The same hop under a wall clock that is wrong by wall_ns."""
+    return replace(hop, anchor=replace(hop.anchor, wall_ns=hop.anchor.wall_ns + wall_ns))
+
+
