@@ -1,0 +1,70 @@
+"""Header fields on their way through: which ones end here, and which ids they carry.
+
+Fields are (name, value) pairs in the order of the message; what passes keeps order, repetition and spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from otel.ids import parse_traceparent
+
+Fields = Collection[tuple[str, str]]
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Fields of one connection (RFC 9110, 7.6.1 and 11.7). `trailer` too, since trailers end here; `proxy-status`
+is none of them, it tells the reader about the whole way."""
+NEVER_NAMED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
+"""Fields that the Connection field cannot have removed: without them the message is another one."""
+
+
+def end_to_end(fields: Fields) -> list[tuple[str, str]]:
+    """The fields that go on to the next hop: all but those of this connection and those that Connection names."""
+    dropped = HOP_BY_HOP | (connection_options(fields) - NEVER_NAMED)
+    return [(name, value) for name, value in fields if name.lower() not in dropped]
+
+
+def connection_options(fields: Fields) -> frozenset[str]:
+    """The options of all Connection fields, in lower case."""
+    listed = value_of(fields, "connection") or ""
+    return frozenset(option for part in listed.split(",") if (option := part.strip().lower()))
+
+
+def value_of(fields: Fields, name: str) -> str | None:
+    """The value of a field, repeated ones joined by commas (RFC 9110, 5.3); None when the message has none."""
+    wanted = name.lower()
+    values = [value for field, value in fields if field.lower() == wanted]
+    return ", ".join(values) if values else None
+
+
+def request_id_of(fields: Fields, names: Sequence[str] = ("x-request-id",)) -> str | None:
+    """The first request id that is not empty: names in order of trust, then fields in order of the message.
+
+    It is as it came, without the white space around it; `otel.ids.recorded` makes the form that is kept.
+    """
+    for name in names:
+        wanted = name.lower()
+        for field, value in fields:
+            if field.lower() == wanted and (request_id := value.strip()):
+                return request_id
+    return None
+
+
+def trace_context_of(fields: Fields) -> tuple[str, str] | None:
+    """(trace id, parent span id) of the traceparent; None when there is none, more than one, or it is not valid."""
+    values = [value.strip() for field, value in fields if field.lower() == "traceparent"]
+    return parse_traceparent(values[0]) if len(values) == 1 else None
