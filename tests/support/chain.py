@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from otel.hop import (
     Anchor,
@@ -100,7 +101,7 @@ def run(chain: Chain) -> list[Hop]:
 def longest_wait(hop: Hop) -> int:
     """The longest time between two texts at a tap's hand-over."""
     taken = [s.taken_ns for s in hop.timeline.stamps if s.taken_ns is not None and s.event_class is EventClass.CONTENT]
-    return max((b - a for a, b in zip(taken, taken[1:], strict=False)), default=0)
+    return max((b - a for a, b in pairwise(taken)), default=0)
 
 
 def _source(chain: Chain, asked: int) -> list[Text]:
@@ -265,5 +266,3 @@ def _samples(span: tuple[int, int], asked: int, acked: int, *, window: int, lost
 def shifted(hop: Hop, *, wall_ns: int) -> Hop:
     """The same hop under a wall clock that is wrong by wall_ns."""
     return replace(hop, anchor=replace(hop.anchor, wall_ns=hop.anchor.wall_ns + wall_ns))
-
-

@@ -1,0 +1,45 @@
+"""Evidence in words: known facts have a phrase, unknown ones their own name."""
+
+from __future__ import annotations
+
+from otel.view.facts import evidence_lines
+
+
+def test_known_facts_have_a_phrase_and_a_unit():
+    kernel = ("kernel", (("unacknowledged_s", 2.98), ("window_bytes", 0), ("lost_share", 0.02)))
+    assert evidence_lines([kernel]) == [
+        ("kernel", "unacknowledged for 2.98 s, smallest window 0 B, 2% of it with loss")
+    ]
+
+
+def test_unknown_facts_are_shown_by_their_name_with_the_unit_of_their_ending():
+    facts = (
+        ("queue_depth", 7),
+        ("queue_wait_s", 0.5),
+        ("kv_cache_share", 0.93),
+        ("is_paged", True),
+        ("load", 0.123456),
+    )
+    assert evidence_lines([("engine", facts)]) == [
+        ("engine", "queue depth 7, queue wait 0.50 s, kv cache 93%, is paged yes, load 0.1235")
+    ]
+
+
+def test_a_group_gives_its_unit_to_what_is_in_it():
+    assert evidence_lines([("queue_s", (("model-worker", 1.5), ("gateway", 0.0)))]) == [
+        ("queue", "model-worker 1.50 s, gateway 0 s")
+    ]
+
+
+def test_what_is_not_known_is_left_out():
+    assert evidence_lines([("", (("attempts", 0), ("detail", None))), ("kernel", ())]) == []
+
+
+def test_what_the_table_of_hops_has_is_not_said_twice():
+    assert evidence_lines([("blocked_s", (("gateway", 2.0),)), ("lag_s", (("gateway", 0.0),))]) == []
+
+
+def test_a_detail_speaks_for_itself():
+    assert evidence_lines([("", (("detail", "its upstream broke off"), ("attempts", 2)))]) == [
+        ("evidence", "its upstream broke off, 2 other attempts under this id")
+    ]

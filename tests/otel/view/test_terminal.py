@@ -1,0 +1,144 @@
+"""`gapline why` as text: kept examples, the first line, what is said of evidence, and any answer within its width."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from otel.view.answers import read_verdict
+from otel.view.palette import Look
+from otel.view.terminal import clock, commands_after, lane_name, why
+from tests.support import any_answers
+from tests.support.answers import ANSWERS
+from tests.support.golden import FOLDER, golden, names
+from tests.support.screen import SGR, assert_fits
+
+OTHER_VIEWS = {"stalls.txt", "stalls_80.txt", "stalls_none.txt"}
+
+
+def kept(name):
+    return json.loads((FOLDER / f"answers/{name}.json").read_text("utf-8"))
+
+
+def verdict_of(name):
+    return read_verdict(kept(name)["verdict"])
+
+
+def drawn(name, **look):
+    return why(verdict_of(name), Look(**look))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_examples_look_as_they_are_kept(name):
+    text = drawn(name)
+    assert golden(f"views/{name}.why.txt", text) == text
+
+
+def test_in_ascii_it_looks_as_it_is_kept():
+    text = drawn("app_stall_at_the_proxy", width=80, is_ascii=True)
+    assert golden("views/app_stall_at_the_proxy.why_80_ascii.txt", text) == text
+
+
+def test_every_kept_view_has_an_example():
+    of_answers = {name for name in names("views") if name.split(".")[0] in ANSWERS}
+    others = {*OTHER_VIEWS, "thirty_thousand_events.timeline.txt"}
+    assert names("views") - of_answers == others
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_examples_fit(name, width):
+    assert_fits(drawn(name, width=width), width)
+    assert_fits(drawn(name, width=width, is_colour=True), width)
+
+
+@given(any_answers.verdicts, any_answers.widths)
+def test_any_answer_fits(answer, width):
+    assert_fits(why(read_verdict(answer), Look(width=width)), width)
+
+
+@given(any_answers.verdicts, any_answers.widths)
+def test_any_answer_in_ascii_is_ascii_and_fits(answer, width):
+    text = why(read_verdict(answer), Look(width=width, is_ascii=True))
+    assert text.isascii()
+    assert_fits(text, width)
+
+
+@given(any_answers.verdicts)
+def test_colour_adds_nothing_but_colour(answer):
+    verdict = read_verdict(answer)
+    plain, coloured = why(verdict, Look()), why(verdict, Look(is_colour=True))
+    first, _, rest = SGR.sub("", coloured).partition("\n")
+    assert rest == plain.partition("\n")[2]
+    assert len(first) == len(plain.partition("\n")[0]) or first.endswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("name", "badge"),
+    [
+        ("source_stall", "[source_stall · model-worker] "),
+        ("open_stream", "[source_stall · model-worker · still open] "),
+        ("healthy", "[healthy · as far as the reader's machine] "),
+        ("inconclusive", "[cannot tell] "),
+    ],
+)
+def test_the_first_line_is_badge_and_sentence(name, badge):
+    text = drawn(name, width=200)
+    assert text.startswith(badge + verdict_of(name).sentence[:60])
+
+
+@pytest.mark.parametrize(
+    ("observed_to", "badge"),
+    [
+        ("consumed", "[healthy]"),
+        ("received", "[healthy · as far as the client]"),
+        ("reader_kernel", "[healthy · as far as the reader's machine]"),
+        ("our_kernel", "[healthy · as far as our own kernel]"),
+        ("mars", "[healthy · mars]"),
+    ],
+)
+def test_healthy_is_never_said_without_its_reach(observed_to, badge):
+    text = why(replace(verdict_of("healthy"), observed_to=observed_to), Look())
+    assert text.startswith(badge)
+
+
+def test_what_is_missing_is_listed():
+    assert drawn("inconclusive").count("  missing  ") == 2
+
+
+def test_an_answer_that_can_still_change_says_so():
+    assert "not final: a hop may still report" in why(replace(verdict_of("source_stall"), verdict_final=False), Look())
+    assert "open, as of" in drawn("open_stream")
+
+
+def test_the_guilty_hop_is_marked_in_the_table():
+    marked = [line for line in drawn("app_stall_at_the_proxy").splitlines() if line.startswith("▶ ")]
+    assert [line.split()[1] for line in marked] == ["inference-proxy", "inference-proxy"]
+
+
+def test_commands_to_copy_are_safe_to_paste():
+    verdict = replace(verdict_of("source_stall"), request_id="$(reboot)", first_hop="a b", cause="x;y")
+    commands = [command for command, _ in commands_after(verdict)]
+    assert commands == ["gapline timeline '$(reboot)'", "gapline stalls --since 1h --cause 'x;y' --hop 'a b'"]
+
+
+def test_commands_to_copy_ask_the_same_collector():
+    text = why(verdict_of("healthy"), Look(width=120), at=" --collector http://c:1")
+    assert text.count(" --collector http://c:1") == 2
+
+
+def test_an_open_stream_can_be_watched():
+    assert "watch gapline why req-7f3a9c21" in drawn("open_stream")
+
+
+def test_the_date_is_said_where_it_is_another_day():
+    assert clock("2026-01-17T03:12:09Z", "2026-01-17T04:00:00Z") == "03:12:09"
+    assert clock("2026-01-16T23:12:09Z", "2026-01-17T04:00:00Z") == "01-16 23:12:09"
+
+
+def test_a_tap_behind_its_app_is_named_so():
+    assert lane_name("gateway", "ingress") == "gateway"
+    assert lane_name("gateway", "egress") == "gateway (egress)"

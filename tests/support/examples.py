@@ -1,0 +1,47 @@
+"""Named hops, one per kind of span, which together show every attribute of the schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from otel.hop import End, Ending, EventClass, Hop, Phase, Side, State, TapRole
+from tests.support.builders import a_hop, a_timeline, ns
+
+_ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
+
+
+def _failed() -> Hop:
+    timeline = a_timeline(
+        _ARRIVED,
+        taken_after_s=[0.0001, 0.0001, 2.5, None, None],
+        classes=[EventClass.CONTENT] * 4 + [EventClass.ERROR],
+        blocked_s=[(0.34, 2.84)],
+        window_peak_bytes=65_536,
+    )
+    hop = a_hop("inference-proxy", role=TapRole.EGRESS, timeline=timeline)
+    return replace(
+        hop,
+        aliases=("chatcmpl-7",),
+        parent_span_id="00f067aa0ba902b7",
+        segment_index=1,
+        exchange=replace(hop.exchange, error_type="overloaded_error", error_code="529", is_probe=True),
+        moments=replace(hop.moments, client_left_ns=ns(3.0), upstream_closed_ns=ns(3.4), downstream_ended_ns=None),
+        traffic=replace(hop.traffic, comment_count=2, dataless_count=1, wasted_count=2, has_unterminated_tail=True),
+        end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True),
+    )
+
+
+def _refused() -> Hop:
+    hop = a_hop("gateway", timeline=a_timeline(()), ending=Ending.REFUSED, ended_by=Side.SIDECAR, phase=Phase.CONNECT)
+    nothing = replace(hop.moments, headers_received_ns=None, upstream_ended_ns=None, request_forwarded_ns=None)
+    exchange = replace(hop.exchange, status=502, framing="none", dialect="opaque", is_stream=False, model=None)
+    return replace(hop, moments=nothing, exchange=replace(exchange, response_id=None, has_terminal_rule=False))
+
+
+EXAMPLES = {
+    "healthy": a_hop("gateway"),
+    "failed": _failed(),
+    "refused": _refused(),
+    "open_segment": a_hop("model-worker", state=State.OPEN, timeline=a_timeline(_ARRIVED[:3], first_seq=4_096)),
+    "client": a_hop("client", role=TapRole.CLIENT),
+}
