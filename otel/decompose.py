@@ -133,7 +133,7 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
         terms[lineup.sidecar(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
     terms[lineup.before(len(lineup.lanes))] = gap - previous + carried
-    return Decomposition(Wait.GAP, gap, together, terms, windows)
+    return Decomposition(Wait.GAP, gap, j, terms, windows)
 
 
 def first_event(lineup: Lineup) -> Decomposition:

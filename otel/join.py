@@ -28,7 +28,8 @@ class Path:
 
     taps: one hop per place; a hop still open is put together from its segments.
     others: exchanges of the same request that are not on the path (retries, a request id used twice).
-    missing: what is known not to be there, one sentence each. absent: expected hops without a record.
+    missing: what is known not to be there, one sentence each. expected: names of the hops that usually stand
+    on this path, source first, and absent those of them without a record.
     unproven: neighbours whose order is only likely.
     """
 
@@ -37,12 +38,20 @@ class Path:
     taps: tuple[Hop, ...]
     others: tuple[Hop, ...] = ()
     missing: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     unproven: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_open(self) -> bool:
         return any(hop.state is State.OPEN for hop in self.taps)
+
+    def absent_between(self, upstream: str | None, downstream: str | None) -> tuple[str, ...]:
+        """Expected hops without a record between two taps; None stands for the source's and the reader's end."""
+        order = list(self.expected)
+        begin = order.index(upstream) + 1 if upstream in order else 0 if upstream is None else len(order)
+        end = order.index(downstream) if downstream in order else len(order) if downstream is None else 0
+        return tuple(name for name in order[begin:end] if name in self.absent)
 
 
 def join(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> Path:
@@ -74,6 +83,7 @@ def join(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> Path:
         taps=taps,
         others=tuple(others),
         missing=tuple(notes),
+        expected=tuple(expected_path),
         absent=absent,
         unproven=unproven,
     )

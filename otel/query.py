@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from otel.align import acknowledged, carriers_of, lane_of, window_of
+from otel.align import acknowledged, are_same_events, carriers_of, lane_of, window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
 from otel.hop import EventClass, Hop, State
 from otel.join import Path
-from otel.sentence import owner, sentence
+from otel.sentence import blamed, owner, sentence
 from otel.verdict import lag_ns
 
 GAP_NS: Final = 250_000_000
@@ -38,7 +38,7 @@ def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) 
         "as_of": as_of,
         "cause": verdict.cause.value,
         "first_hop": named.first_hop if named else None,
-        "owner": owner(path, named.segment) if named else None,
+        "owner": blamed(path, named) if named else None,
         "segment": _ends(named.segment) if named else None,
         "gap_s": _s(gap_ns),
         "at_seq": named.at_seq if named else None,
@@ -84,7 +84,7 @@ def _other(path: Path, finding: Finding) -> Answer:
     return {
         "cause": finding.cause.value,
         "first_hop": finding.first_hop,
-        "owner": owner(path, finding.segment),
+        "owner": blamed(path, finding),
         "segment": _ends(finding.segment),
         "seconds": _s(finding.term_ns),
         "wait": wait.wait.value if wait else None,
@@ -211,12 +211,13 @@ def _shifts(taps: Sequence[Hop]) -> list[int]:
 
 def _latest_start(inner: Hop, outer: Hop, carriers: frozenset[EventClass]) -> int:
     sent, received = lane_of(inner, carriers), lane_of(outer, carriers)
-    pairs = [
-        received.arrived[window_of(received, sent.high[i], sent.high[i]).last] - sent.taken[i]
-        for i in range(sent.event_count)
-        if received.event_count and received.low[received.event_count - 1] >= sent.high[i]
-    ]
-    return max(0, min(pairs, default=outer.moments.request_forwarded_ns or 0))
+    if not sent.event_count or not received.event_count:
+        return outer.moments.request_forwarded_ns or 0
+    if are_same_events([sent, received]):
+        arrivals = received.arrived[: sent.event_count]
+    else:
+        arrivals = [received.arrived[window_of(received, low, low).first] for low in sent.low[: sent.event_count]]
+    return max(0, min(at - taken for at, taken in zip(arrivals, sent.taken, strict=False)))
 
 
 def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:

@@ -40,40 +40,41 @@ def owner(path: Path, segment: Segment) -> str:
         case Kind.SIDECAR:
             return f"{segment.upstream} sidecar"
         case Kind.READER:
-            return CLIENT
-        case Kind.SOURCE | Kind.BETWEEN:
-            return " or ".join([*_hidden(path, segment), segment.downstream]) + " app"
+            return " or ".join([*path.absent_between(segment.upstream, None), CLIENT])
+        case Kind.SOURCE:
+            return " or ".join([*path.absent_between(None, segment.downstream), segment.downstream]) + " app"
+        case Kind.BETWEEN:
+            hidden = path.absent_between(segment.upstream, segment.downstream)
+            return " or ".join([*hidden, segment.downstream]) + " app"
     assert_never(segment.kind)
+
+
+def blamed(path: Path, finding: Finding) -> str:
+    """Whose the finding is: the segment's owner, or the link itself where the bytes were in the network."""
+    if finding.cause is Cause.NETWORK:
+        return f"network between {finding.segment.upstream} and {finding.segment.downstream}"
+    return owner(path, finding.segment)
 
 
 def seconds(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
 
 
-def _hidden(path: Path, segment: Segment) -> list[str]:
-    """Expected hops without a record whose app lies inside the segment; unknown places are taken to."""
-    if not path.absent:
-        return []
-    names = [hop.place.hop for hop in path.taps]
-    if segment.kind is Kind.SOURCE and segment.downstream != names[0]:
-        return []
-    return list(path.absent)
-
-
 def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     wait = finding.decomposition
     if wait is None:
         return _broke_off(path, verdict, finding, so_far)
-    who, term = owner(path, finding.segment), seconds(finding.term_ns)
+    who, term = blamed(path, finding), seconds(finding.term_ns)
     what = _wait(wait, finding)
     match finding.cause:
         case Cause.SOURCE_STALL:
             says = f"{who} sent nothing for {term}"
         case Cause.SLOW_READER:
-            says = f"the reader behind {finding.segment.upstream} did not take the answer for {term}"
+            behind = finding.segment.upstream
+            reader = "the reader" if who == CLIENT else who
+            says = f"{reader} behind {behind} did not take the answer for {term}"
         case Cause.NETWORK:
-            ends = f"{finding.segment.upstream} and {finding.segment.downstream}"
-            says = f"the network between {ends} held the answer for {term}"
+            says = f"the {who} held the answer for {term}"
         case Cause.BUFFERING:
             says = f"{who} held output back and released it in bursts, up to {term} each time"
         case Cause.SELF:
@@ -110,14 +111,14 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} answered with an error{after}"
         case _:
             says = f"{who} broke the answer off{after}"
-    return f"{says}{so_far}: {finding.detail}{_also(path, verdict)}."
+    return f"{says[0].upper()}{says[1:]}{so_far}: {finding.detail}{_also(path, verdict)}."
 
 
 def _also(path: Path, verdict: Verdict) -> str:
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
     if not waits:
         return ""
-    who, term = owner(path, waits[0].segment), seconds(waits[0].term_ns)
+    who, term = blamed(path, waits[0]), seconds(waits[0].term_ns)
     if verdict.findings[0].decomposition is None:
         return f"; before that, {who} had added {term}"
     return f"; {who} added {term} as well"

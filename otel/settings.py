@@ -70,7 +70,7 @@ class Address:
 def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, prefix: str) -> None:
     """Give the parser a flag for every option, with its default and its variable in the help."""
     for option in options:
-        default = "required" if option.default is REQUIRED else _shown(option.default)
+        default = "required" if option.default is REQUIRED else shown(option.default)
         text = f"{option.help} [{default}; {prefix}{option.name.upper()}]".replace("%", "%%")
         if option.is_switch:
             parser.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
@@ -135,7 +135,7 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -262,11 +262,19 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.7
     if any(lane.hop.timeline.is_thinned for lane in (lineup.lanes if lineup else ())):
         confidence *= 0.9
-    if path.absent and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
+    if _hides_a_hop(path, finding.segment):
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
     return replace(finding, confidence=round(confidence, 3))
+
+
+def _hides_a_hop(path: Path, segment: Segment) -> bool:
+    if segment.kind is Kind.SIDECAR:
+        return False
+    upstream = None if segment.kind is Kind.SOURCE else segment.upstream
+    downstream = None if segment.kind is Kind.READER else segment.downstream
+    return bool(path.absent_between(upstream, downstream))
 
 
 def _lost_segment(path: Path) -> bool:

@@ -105,7 +105,9 @@ def test_of_several_attempts_the_one_that_carried_the_answer_is_on_the_path():
     lost = replace(
         worker,
         span_id="a" * 16,
-        anchor=replace(worker.anchor, monotonic_ns=worker.anchor.monotonic_ns - 3 * S, wall_ns=worker.anchor.wall_ns - 3 * S),
+        anchor=replace(
+            worker.anchor, monotonic_ns=worker.anchor.monotonic_ns - 3 * S, wall_ns=worker.anchor.wall_ns - 3 * S
+        ),
         timeline=replace(worker.timeline, stamps=worker.timeline.stamps[:5]),
     )
     path = join([lost, worker, proxy, gateway])
@@ -119,7 +121,9 @@ def test_a_request_id_used_twice_is_answered_for_the_later_request():
         replace(
             hop,
             span_id=hop.span_id[::-1],
-            anchor=replace(hop.anchor, monotonic_ns=hop.anchor.monotonic_ns + 60 * S, wall_ns=hop.anchor.wall_ns + 60 * S),
+            anchor=replace(
+                hop.anchor, monotonic_ns=hop.anchor.monotonic_ns + 60 * S, wall_ns=hop.anchor.wall_ns + 60 * S
+            ),
         )
         for hop in run(Chain(events=80))
     ]
@@ -152,3 +156,10 @@ def test_nothing_to_join_is_refused():
 
 def test_two_hops_are_enough():
     assert names(join(run(Chain(names=(WORKER, GATEWAY))))) == [WORKER, GATEWAY]
+
+
+def test_absent_hops_are_placed_between_the_taps_that_are_there():
+    path = join(run(Chain())[1:2], expected_path=NAMES)
+    assert path.absent_between(None, PROXY) == (WORKER,)
+    assert path.absent_between(PROXY, None) == (GATEWAY,)
+    assert path.absent_between(None, None) == (WORKER, GATEWAY)

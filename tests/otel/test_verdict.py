@@ -187,7 +187,9 @@ FAULTS = st.one_of(
         st.integers(2, 110),
         st.integers(600, 20_000),
     ),
-    st.builds(lambda where, at: Chain(cut=(where, at)), st.sampled_from(["source", PROXY, GATEWAY]), st.integers(1, 110)),
+    st.builds(
+        lambda where, at: Chain(cut=(where, at)), st.sampled_from(["source", PROXY, GATEWAY]), st.integers(1, 110)
+    ),
     st.builds(lambda at: Chain(leave=at), st.integers(1, 110)),
     st.builds(lambda jitter: Chain(jitter=jitter * MS), st.integers(1, 40)),
 )

@@ -1,0 +1,134 @@
+"""Lining events up: by number where that can be trusted, by position where hops merge, split or drop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.align import acknowledged, are_same_events, carriers_of, lane_of, longest_silence, overlap, window_of
+from otel.hop import Blocked, EventClass, Interval, KernelSample
+from tests.support.chain import GATEWAY, MS, PROXY, Chain, S, run
+
+CONTENT = frozenset({EventClass.CONTENT})
+
+
+def lanes(chain: Chain):
+    return [lane_of(hop, CONTENT) for hop in run(chain)]
+
+
+def with_timeline(hop, **changes):
+    return replace(hop, timeline=replace(hop.timeline, **changes))
+
+
+def test_the_same_events_at_every_hop_are_lined_up_by_number():
+    assert are_same_events(lanes(Chain()))
+
+
+def test_equal_counts_at_different_positions_are_not_the_same_events():
+    """A hop that merges and one that splits can meet by accident."""
+    first, second, _ = lanes(Chain(events=40, merge={PROXY: 2}))
+    short = lane_of(run(Chain(events=20))[0], CONTENT)
+    assert short.event_count == second.event_count
+    assert not are_same_events([short, second])
+    assert not are_same_events([first, second])
+
+
+def test_a_window_by_position_finds_the_events_that_were_merged():
+    source, merged, _ = lanes(Chain(events=40, merge={PROXY: 4}, is_exact=True))
+    window = window_of(source, merged.low[2], merged.high[3])
+    assert (window.first, window.last) == (11, 15)
+
+
+def test_a_window_by_rounded_positions_is_never_too_narrow():
+    exact = lanes(Chain(events=80, chars=(3, 7), is_exact=True))[0]
+    rough = lanes(Chain(events=80, chars=(3, 7)))[0]
+    for i in range(1, 80):
+        sharp = window_of(exact, exact.low[i - 1], exact.high[i])
+        blurred = window_of(rough, exact.low[i - 1], exact.high[i])
+        assert blurred.first <= sharp.first
+        assert blurred.last >= sharp.last
+
+
+def test_of_the_silences_in_a_blurred_window_the_one_nearest_the_wait_is_taken():
+    lane = lanes(Chain(events=20, stalls=[("source", 5, 2 * S), ("source", 9, 3 * S)]))[0]
+    window = window_of(lane, lane.low[1], lane.high[15])
+    assert longest_silence(lane, window, wanted_ns=None) == 9
+    assert longest_silence(lane, window, wanted_ns=2 * S) == 5
+
+
+def test_one_event_that_delivered_everything_had_no_silence():
+    lane = lanes(Chain())[0]
+    assert longest_silence(lane, window_of(lane, 0, 0), wanted_ns=None) is None
+
+
+def test_reasoning_carries_where_some_hop_has_no_content():
+    hop = run(Chain())[0]
+    thinking = with_timeline(
+        hop, stamps=tuple(replace(s, event_class=EventClass.REASONING) for s in hop.timeline.stamps)
+    )
+    assert EventClass.REASONING in carriers_of([hop, thinking])
+    assert carriers_of([hop]) == CONTENT
+
+
+def test_unknown_streams_are_lined_up_by_their_opaque_events():
+    hop = run(Chain())[0]
+    opaque = with_timeline(hop, stamps=tuple(replace(s, event_class=EventClass.OPAQUE) for s in hop.timeline.stamps))
+    assert carriers_of([opaque]) == {EventClass.OPAQUE}
+
+
+def test_events_that_our_kernel_never_took_are_left_out():
+    hop = run(Chain(events=10))[0]
+    stamps = [replace(s, taken_ns=None) if s.seq >= 7 else s for s in hop.timeline.stamps]
+    assert lane_of(with_timeline(hop, stamps=tuple(stamps)), CONTENT).count == 7
+
+
+def test_blocked_time_counts_only_where_input_may_have_lain_waiting():
+    hop = run(Chain(events=10, gap=S))[0]
+    third, fourth = (hop.timeline.stamps[i].arrived_ns for i in (2, 3))
+    right_before = Blocked(third + 10 * MS, fourth - 10 * MS, 100)
+    long_before = Blocked(third + 10 * MS, fourth - 500 * MS, 0)
+    assert lane_of(with_timeline(hop, blocked=(right_before,)), CONTENT).blocked_before[3] == fourth - third - 20 * MS
+    assert lane_of(with_timeline(hop, blocked=(long_before,)), CONTENT).blocked_before[3] == 0
+
+
+def test_a_block_that_ended_with_our_own_freeze_is_cut_at_its_start():
+    hop = run(Chain(events=10, gap=S))[0]
+    at = hop.timeline.stamps[3].arrived_ns
+    frozen = with_timeline(hop, blocked=(Blocked(at, at + 800 * MS, 0),), lag=(Interval(at + 300 * MS, at + 790 * MS),))
+    assert lane_of(frozen, CONTENT).blocked == [(at, at + 300 * MS)]
+
+
+def test_an_event_is_acknowledged_when_taken_unless_a_sample_shows_it_late():
+    hop = run(Chain(events=4, gap=S))[2]
+    taken = [s.taken_ns for s in hop.timeline.stamps]
+
+    def sample(at, acked):
+        return KernelSample(at, acked, 1, 0, 65_536, 0, 0, 0)
+
+    late = with_timeline(
+        hop, samples=(sample(taken[1] + 100 * MS, 1), sample(taken[1] + 300 * MS, 1), sample(taken[1] + 700 * MS, 2))
+    )
+    assert acknowledged(lane_of(late, CONTENT))[1] == taken[1] + 700 * MS
+    delayed_ack = with_timeline(hop, samples=(sample(taken[1] + 100 * MS, 1), sample(taken[1] + 300 * MS, 2)))
+    assert acknowledged(lane_of(delayed_ack, CONTENT))[1] == taken[1]
+
+
+@given(st.integers(0, 100), st.integers(0, 5_000))
+def test_acknowledgements_never_run_backwards(at, ms):
+    lane = lane_of(run(Chain(slow_reader=(at, ms * MS)))[-1], CONTENT)
+    times = acknowledged(lane)
+    assert times == sorted(times)
+    assert all(ack >= taken for ack, taken in zip(times, lane.taken, strict=True))
+
+
+def test_overlap_adds_up_what_intervals_cover():
+    intervals = [Interval(0, 10), Interval(20, 30), Interval(40, 50)]
+    assert overlap(5, 45, intervals) == 5 + 10 + 5
+    assert overlap(11, 19, intervals) == 0
+
+
+def test_a_merging_gateway_keeps_its_remainder_until_the_end():
+    last = lanes(Chain(events=41, merge={GATEWAY: 4}))[-1]
+    assert last.event_count == 11

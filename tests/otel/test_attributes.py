@@ -1,0 +1,115 @@
+"""Attributes: each value is written and read by one rule, and a broken rule is named with its attribute."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel import attributes
+from otel.attributes import SpanError, read, shown, texts, write
+from otel.hop import Anchor, End, Ending, Exchange, Hop, Moments, Phase, Place, Side, TapRole, Traffic
+from otel.timeline import Packed
+from tests.support.builders import anchors, ends, exchanges, moments, traffics
+
+TABLES = {
+    "HOP": Hop,
+    "PLACE": Place,
+    "ANCHOR": Anchor,
+    "EXCHANGE": Exchange,
+    "MOMENTS": Moments,
+    "TRAFFIC": Traffic,
+    "END": End,
+    "PACKED": Packed,
+}
+ELSEWHERE = {  # fields that are no attribute: parts of their own, or fields of the span itself
+    "HOP": {
+        "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline", "end",
+    },
+    "PLACE": {"resource"},
+    "PACKED": {"parts"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_field_has_its_attribute(name):
+    rows = getattr(attributes, name)
+    assert {field for _, field, _ in rows} | ELSEWHERE.get(name, set()) == set(TABLES[name].__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ANCHOR", anchors()),
+        ("EXCHANGE", exchanges()),
+        ("MOMENTS", moments()),
+        ("TRAFFIC", traffics()),
+        ("END", ends()),
+    ],
+)
+def test_what_is_written_is_read(name, parts):
+    @given(parts)
+    def check(part):
+        rows = getattr(attributes, name)
+        assert TABLES[name](**read(rows, write(rows, part))) == part
+
+    check()
+
+
+def test_none_is_written_as_nothing():
+    assert set(write(attributes.MOMENTS, Moments(closed_ns=1))) == {"gapline.closed"}
+    assert "gen_ai.request.stream" not in write(attributes.EXCHANGE, Exchange(method="GET", path="/"))
+
+
+def test_enums_are_written_as_plain_strings():
+    written = write(attributes.END, End(Ending.LOST, Side.SIDECAR, Phase.DRAIN, 0))
+    assert type(written["gapline.ending"]) is str
+    assert type(write(attributes.PLACE, Place("x", TapRole.EGRESS))["gapline.hop.role"]) is str
+
+
+def test_a_missing_attribute_is_named():
+    with pytest.raises(SpanError, match=r"^gapline\.clock\.wall_anchor_ns: missing$"):
+        read(attributes.ANCHOR, {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "value", "rule"),
+    [
+        (attributes.ANCHOR, "gapline.clock.wall_anchor_ns", -1, "-1 is not an integer of at least 0"),
+        (attributes.ANCHOR, "gapline.clock.wall_anchor_ns", True, "True is not an integer of at least 0"),
+        (attributes.ANCHOR, "gapline.clock.wall_anchor_ns", "1", "'1' is not an integer of at least 0"),
+        (attributes.PLACE, "gapline.hop", b"x", "b'x' is not a string"),
+        (attributes.PLACE, "gapline.hop.role", "up", "'up' is not one of ingress, egress, client"),
+        (attributes.HOP, "gapline.request_id", "a b", "'a b' is not as request ids are recorded"),
+        (attributes.HOP, "gapline.request_id.aliases", "a", "'a' is not a list of request ids"),
+        (attributes.MOMENTS, "gapline.closed", True, "True is not a number of seconds from 0 to 2251799.813685248"),
+        (attributes.MOMENTS, "gapline.closed", -0.1, "-0.1 is not a number of seconds from 0 to 2251799.813685248"),
+        (attributes.TRAFFIC, "gapline.unterminated_tail", 1, "1 is not true or false"),
+    ],
+)
+def test_a_broken_rule_is_named_with_attribute_and_value(rows, name, value, rule):
+    others = {
+        "gapline.request_id": "x",
+        "gapline.request_id.source": "header",
+        "gapline.hop": "x",
+        "gapline.request.bytes": 0,
+        "gapline.bytes_in": 0,
+        "gapline.bytes_out": 0,
+        "gapline.events": 0,
+        "gapline.comments": 0,
+        "gapline.dataless": 0,
+        "gapline.wasted_events": 0,
+    }
+    with pytest.raises(SpanError) as caught:
+        read(rows, {**others, name: value})
+    assert str(caught.value) == f"{name}: {rule}"
+
+
+def test_rows_of_texts_read_strings_by_their_own_names():
+    assert read(texts(["b", "a"]), {"a": "1", "b": "2", "c": "3"}) == {"b": "2", "a": "1"}
+
+
+@given(st.text(max_size=300) | st.binary(max_size=300), st.integers(10, 100))
+def test_what_is_shown_is_short_and_harmless(value, chars):
+    assert len(shown(value, chars=chars)) <= chars
+    assert shown(value, chars=chars).isprintable()

@@ -1,0 +1,57 @@
+"""Broken answers: upstream ends are charged from the source on, departures from the reader on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from otel.breakoff import broken_off
+from otel.findings import Cause
+from otel.hop import End, Ending, Phase, Side
+from otel.join import join
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, run
+
+C, CUT, LEFT = Ending.COMPLETE, Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
+
+
+def found(*endings: Ending, status: int = 200):
+    hops = [
+        replace(
+            hop,
+            exchange=replace(hop.exchange, status=status),
+            end=End(ending, Side.UPSTREAM, Phase.EVENTS, MS),
+        )
+        for hop, ending in zip(run(Chain()), endings, strict=True)
+    ]
+    findings = broken_off(join(hops), None)
+    return (findings[0].cause, findings[0].first_hop) if findings else None
+
+
+@pytest.mark.parametrize(
+    ("endings", "cause", "hop"),
+    [
+        ((CUT, CUT, CUT), Cause.TRUNCATED, WORKER),
+        ((CUT, Ending.MISSING_TERMINAL, C), Cause.TRUNCATED, WORKER),
+        ((LEFT, CUT, CUT), Cause.TRUNCATED, PROXY),
+        ((LEFT, LEFT, CUT), Cause.TRUNCATED, GATEWAY),
+        ((C, C, Ending.MISSING_TERMINAL), Cause.TRUNCATED, GATEWAY),
+        ((Ending.REFUSED, Ending.COMPLETE, Ending.COMPLETE), Cause.TRUNCATED, WORKER),
+        ((Ending.ERROR_EVENT, Ending.ERROR_EVENT, Ending.ERROR_EVENT), Cause.ERROR_EVENT, WORKER),
+        ((C, Ending.ERROR_EVENT, Ending.ERROR_EVENT), Cause.ERROR_EVENT, PROXY),
+        ((LEFT, LEFT, LEFT), Cause.CLIENT_DISCONNECT, "client"),
+        ((LEFT, C, C), Cause.ABORTED, PROXY),
+        ((LEFT, LEFT, C), Cause.ABORTED, GATEWAY),
+        ((C, Ending.DRAINED, Ending.DRAINED), Cause.SELF, GATEWAY),
+    ],
+)
+def test_a_broken_answer_is_charged_to(endings, cause, hop):
+    assert found(*endings) == (cause, hop)
+
+
+def test_a_whole_answer_is_nobodys():
+    assert found(C, C, C) is None
+
+
+def test_an_error_status_is_an_error_of_the_first_app_that_answered_it():
+    assert found(C, C, C, status=503) == (Cause.ERROR_EVENT, WORKER)

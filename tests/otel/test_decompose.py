@@ -1,0 +1,91 @@
+"""The decomposition: every second is given to one segment, and the terms add up to the wait."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel import decompose
+from otel.align import carriers_of, lane_of
+from otel.decompose import Kind, Segment, Wait
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+
+
+def lineup(chain: Chain):
+    hops = run(chain)
+    carriers = carriers_of(hops)
+    return decompose.line_up([lane_of(hop, carriers) for hop in hops])
+
+
+def terms(wait) -> dict[str, int]:
+    return {segment.label: ns for segment, ns in wait.terms.items()}
+
+
+def test_segments_are_named_by_the_taps_at_their_ends():
+    assert list(terms(decompose.gap_before(lineup(Chain()), 5))) == [
+        "source",
+        f"self:{WORKER}",
+        f"{WORKER}>{PROXY}",
+        f"self:{PROXY}",
+        f"{PROXY}>{GATEWAY}",
+        f"self:{GATEWAY}",
+        f"{GATEWAY}>client",
+    ]
+
+
+def test_an_ordinary_gap_is_the_sources():
+    wait = decompose.gap_before(lineup(Chain()), 5)
+    assert terms(wait)["source"] == wait.gap_ns == 25 * MS
+
+
+def test_a_hop_that_absorbs_part_of_a_silence_has_a_negative_term():
+    """The proxy is late by 2 s when the source falls silent for 3: the reader waits only the rest."""
+    chain = Chain(events=60, stalls=[(PROXY, 20, 2 * S), ("source", 21, 3 * S)])
+    wait = decompose.gap_before(lineup(chain), 21)
+    assert terms(wait)["source"] == 3 * S + 25 * MS
+    assert terms(wait)[f"{WORKER}>{PROXY}"] == pytest.approx(-2 * S, abs=MS)
+
+
+def test_the_first_event_is_decomposed_from_the_requests_arrival():
+    wait = decompose.first_event(lineup(Chain(first=700 * MS, slow_first=[(GATEWAY, 2 * S)])))
+    assert wait.wait is Wait.FIRST_EVENT
+    assert terms(wait)["source"] == pytest.approx(700 * MS, abs=MS)
+    assert terms(wait)[f"{PROXY}>{GATEWAY}"] == pytest.approx(2 * S, abs=5 * MS)
+
+
+def test_a_merging_hop_is_not_charged_with_the_silence_it_waited_out():
+    wait = decompose.first_event(lineup(Chain(merge={PROXY: 8}, stalls=[("source", 4, 3 * S)])))
+    assert terms(wait)["source"] > 3 * S
+    assert terms(wait)[f"{WORKER}>{PROXY}"] < 250 * MS
+
+
+def test_the_end_is_decomposed_from_the_last_output():
+    wait = decompose.end(lineup(Chain()))
+    assert wait is not None
+    assert wait.wait is Wait.END
+    assert wait.gap_ns == pytest.approx(MS, abs=MS)
+
+
+def test_an_answer_that_broke_off_has_no_end_to_decompose():
+    assert decompose.end(lineup(Chain(cut=(PROXY, 30)))) is None
+
+
+@given(
+    st.sampled_from(["source", PROXY, GATEWAY]),
+    st.integers(1, 118),
+    st.integers(0, 9_000),
+    st.integers(1, 5),
+    st.integers(1, 5),
+)
+def test_terms_always_add_up(where, at, ms, merge, again):
+    lines = lineup(Chain(stalls=[(where, at, ms * MS)], merge={PROXY: merge, GATEWAY: again}))
+    waits = [decompose.gap_before(lines, j) for j in range(1, lines.last.count)]
+    waits += [decompose.first_event(lines)]
+    waits += [end] if (end := decompose.end(lines)) else []
+    for wait in waits:
+        assert sum(wait.terms.values()) == wait.gap_ns
+
+
+def test_a_client_record_is_the_readers_segment():
+    assert Segment(Kind.READER, GATEWAY, "client").label == f"{GATEWAY}>client"

@@ -1,0 +1,77 @@
+"""Where the bytes were: loss before window, time and not samples, and an honest `not sampled`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.align import lane_of
+from otel.evidence import Whereabouts, stuck, whereabouts
+from otel.hop import EventClass, KernelSample
+from tests.support.chain import MS, PEAK, Chain, S, run
+
+CONTENT = frozenset({EventClass.CONTENT})
+HOP = run(Chain(events=10, gap=S))[-1]
+AT = HOP.timeline.stamps[5].taken_ns
+
+
+def lane(*samples: KernelSample, peak: int | None = PEAK):
+    return lane_of(replace(HOP, timeline=replace(HOP.timeline, samples=samples, window_peak_bytes=peak)), CONTENT)
+
+
+def series(*, acked=5, flying=1, unsent=0, window=PEAK, lost=0, state=0, backoff=0, count=10):
+    return [KernelSample(AT + i * 100 * MS, acked, flying, unsent, window, lost, state, backoff) for i in range(count)]
+
+
+def test_acknowledged_bytes_lay_with_the_peer():
+    assert whereabouts(lane(*series(acked=9)), [5], S)[0] is Whereabouts.PEER
+
+
+def test_no_sample_means_that_nothing_was_outstanding():
+    assert whereabouts(lane(), [5], S)[0] is Whereabouts.PEER
+
+
+def test_a_connection_that_was_never_sampled_says_nothing():
+    assert whereabouts(lane(peak=None), [5], S) == (Whereabouts.UNKNOWN, None)
+
+
+def test_a_window_shrunk_to_a_quarter_of_its_own_peak_is_the_peer():
+    assert whereabouts(lane(*series(window=PEAK // 8, unsent=9_000)), [5], S)[0] is Whereabouts.PEER
+
+
+def test_loss_is_the_network_whatever_the_window_says():
+    assert whereabouts(lane(*series(window=0, lost=1, state=4)), [5], S)[0] is Whereabouts.NETWORK
+
+
+def test_back_off_with_bytes_in_flight_is_the_network():
+    assert whereabouts(lane(*series(backoff=3)), [5], S)[0] is Whereabouts.NETWORK
+
+
+def test_bytes_in_flight_under_an_open_window_are_the_network():
+    assert whereabouts(lane(*series()), [5], S)[0] is Whereabouts.NETWORK
+
+
+def test_shares_are_of_time_and_not_of_samples():
+    early = [KernelSample(AT + i * MS, 5, 1, 0, 0, 0, 0, 0) for i in range(50)]
+    late = [KernelSample(AT + 50 * MS + i * 100 * MS, 5, 1, 0, PEAK, 1, 4, 0) for i in range(4)]
+    found = stuck(lane(*early, *late), 5, AT, AT + 450 * MS)
+    assert found is not None
+    assert found.lost_share > 0.85
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3 * S), st.integers(0, 9), st.integers(0, 3), st.integers(0, PEAK), st.integers(0, 2))
+    )
+)
+def test_any_samples_give_shares_between_nought_and_one(rows):
+    samples = [KernelSample(AT + t, a, f, 0, w, n, 0, 0) for t, a, f, w, n in sorted(rows)]
+    counts = sorted(s.acked_count for s in samples)
+    samples = [replace(s, acked_count=c) for s, c in zip(samples, counts, strict=True)]
+    found = stuck(lane(*samples), 5, AT, AT + 2 * S)
+    if found is not None:
+        assert 0 <= found.lost_share <= 1.0001
+        assert 0 <= found.shrunk_share <= 1.0001
+        assert found.stuck_ns <= found.covered_ns

@@ -1,0 +1,65 @@
+import io
+import json
+import logging
+
+import pytest
+
+from otel.logs import Lines, where
+
+
+@pytest.fixture
+def lines(request: pytest.FixtureRequest):
+    """A logger of a given name, and what it has written."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(Lines())
+
+    def logger(name: str) -> logging.Logger:
+        made = logging.getLogger(name)
+        made.propagate = False
+        made.handlers = [handler]
+        return made
+
+    return logger, lambda: written.getvalue().splitlines()
+
+
+def test_a_line_has_time_level_message_and_fields(lines):
+    logger, written = lines
+    logger("otel.test").warning("spans not stored", extra={"spans": 3, "error": "disk full", "id": "a=b"})
+
+    (line,) = written()
+    time, level, rest = line.split(" ", 2)
+    assert (len(time), time[-1], level) == (24, "Z", "warning")
+    assert rest == 'spans not stored spans=3 error="disk full" id="a=b"'
+
+
+@pytest.mark.parametrize("hostile", ["", "a\nb", "\x1b[2J", "\u2028", "🙂", '"', "\ud800"])
+def test_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"value": hostile})
+
+    (line,) = written()
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line.split("value=")[1]) == hostile
+
+
+def test_of_other_libraries_only_the_form_is_shown(lines):
+    logger, written = lines
+    logger("elsewhere.http").warning("bad header %r", "the user's own words")
+
+    (line,) = written()
+    assert line.endswith("warning elsewhere.http: bad header %r")
+
+
+def test_an_exception_shows_where_it_was_and_not_what_it_said(lines):
+    logger, written = lines
+    try:
+        raise ValueError("the user's own words")
+    except ValueError:
+        logger("otel.test").exception("request not judged")
+
+    (line,) = written()
+    assert "ValueError at test_logs.py:" in line
+    assert "words" not in line
+    assert where(KeyError()) == "KeyError at unknown"

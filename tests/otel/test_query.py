@@ -1,0 +1,79 @@
+"""Answers as plain data: complete, JSON-able, adding up, and free of clocks."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.findings import Policy
+from otel.join import join
+from otel.query import timeline_answer, verdict_answer
+from otel.verdict import judge
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, Chain, S, run
+
+KEYS = set(
+    (
+        "request_id trace_id status verdict_final open as_of cause first_hop owner segment gap_s at_seq at_position wait "
+        "contributions others confidence missing observed_to evidence hops sentence"
+    ).split()
+)
+AS_OF = "2026-01-01T00:00:00Z"
+
+
+def answers(chain: Chain):
+    path = join(run(chain))
+    verdict = judge(path, Policy(first_event_ns=S))
+    answer = verdict_answer(path, verdict, as_of=AS_OF, is_final=True)
+    return answer, timeline_answer(path, verdict, answer)
+
+
+def test_the_answer_has_every_key_of_its_contract():
+    assert set(answers(Chain())[0]) == KEYS
+
+
+def test_a_stall_is_told_in_one_sentence_with_its_numbers():
+    answer, _ = answers(Chain(stalls=[(PROXY, 60, 2 * S)]))
+    assert answer["sentence"].startswith("Inference-proxy app held the answer for 2.00 s: a 2.02 s gap before event 60")
+    assert (answer["owner"], answer["segment"]) == (f"{PROXY} app", {"from": "model-worker", "to": PROXY})
+
+
+def test_contributions_add_up_to_the_gap():
+    answer, _ = answers(Chain(stalls=[(GATEWAY, 60, 2 * S)]))
+    assert abs(sum(c["seconds"] for c in answer["contributions"]) - answer["gap_s"]) < 1e-5
+
+
+def test_a_healthy_answer_says_how_far_the_evidence_reaches():
+    answer, _ = answers(Chain())
+    assert answer["status"] == "healthy"
+    assert "whether it was read was not observed" in answer["sentence"]
+
+
+def test_lanes_of_different_clocks_line_up_in_the_picture():
+    for same_clock in (True, False):
+        _, picture = answers(Chain(same_clock=same_clock))
+        sent = [tap["shift_s"] + tap["stamps"][50][2] for tap in picture["taps"]]
+        assert [tap["hop"] for tap in picture["taps"]] == list(NAMES)
+        assert sent == sorted(sent)
+        assert sent[-1] - sent[0] < 0.005
+
+
+def test_the_wait_lies_where_the_stall_was():
+    _, picture = answers(Chain(stalls=[(PROXY, 60, 2 * S)]))
+    gaps = picture["taps"][-1]["gaps"]
+    assert len(gaps) == 1
+    assert abs(picture["wait"]["start_s"] - gaps[0]["start_s"]) < 0.001
+    assert abs(picture["wait"]["end_s"] - gaps[0]["end_s"]) < 0.001
+
+
+@given(
+    st.sampled_from(["source", PROXY, GATEWAY]),
+    st.integers(1, 110),
+    st.integers(0, 5_000),
+    st.integers(1, 4),
+    st.none() | st.integers(2, 20),
+)
+def test_every_answer_is_plain_json(where, at, ms, merge, leave):
+    for part in answers(Chain(stalls=[(where, at, ms * MS)], merge={PROXY: merge}, leave=leave)):
+        assert json.loads(json.dumps(part, allow_nan=False)) == part

@@ -1,0 +1,124 @@
+"""The receiver over gRPC, with grpcio's client and the packaged exporter as senders."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from otel.otlp import decode_response, encode_request
+from otel.receiver import Receiver
+from otel.receiver_grpc import MESSAGE_BYTES, grpc_server
+from otel.span import hop_to_span
+from tests.otel.test_receiver import CHAIN, FOREIGN, SPANS
+from tests.support.builders import a_hop, a_timeline
+from tests.support.peers import readable
+from tests.support.stores import TroubledStore
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+class Serving:
+    def __init__(self, target: str, store: TroubledStore, receiver: Receiver) -> None:
+        self.target, self.store, self.receiver = target, store, receiver
+
+    async def export(self, body: bytes, **metadata: str) -> bytes:
+        limit = [("grpc.max_send_message_length", -1)]
+        async with grpc.aio.insecure_channel(self.target, options=limit) as channel:
+            return await channel.unary_unary(EXPORT)(body, metadata=tuple(metadata.items()))
+
+
+@asynccontextmanager
+async def serving(*, token: str | None = None):
+    store = TroubledStore()
+    receiver = Receiver(store.write, token=token)
+    server = grpc_server(receiver)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield Serving(f"127.0.0.1:{port}", store, receiver)
+    finally:
+        await server.stop(None)
+
+
+@pytest.fixture
+async def server():
+    async with serving() as made:
+        yield made
+
+
+async def test_hops_are_stored_as_they_were_recorded(server):
+    assert await server.export(encode_request(SPANS)) == b""
+    assert server.store.hops == list(CHAIN)
+
+
+async def test_rejected_spans_are_told(server):
+    answer = await server.export(encode_request([FOREIGN, *SPANS]))
+    assert decode_response(answer, as_json=False) == (1, "1 × gapline.schema: missing")
+    assert server.store.hops == list(CHAIN)
+
+
+async def test_a_store_in_trouble_is_unavailable_and_the_sender_comes_again(server):
+    server.store.script = ["later"]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await server.export(encode_request(SPANS))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert server.store.hops == []
+    await server.export(encode_request(SPANS))
+    assert server.store.hops == list(CHAIN)
+
+
+async def test_a_body_that_is_no_request_is_an_invalid_argument(server):
+    with pytest.raises(grpc.aio.AioRpcError, match="is not a protobuf") as caught:
+        await server.export(b"\xff\xff")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_requests_of_more_than_4_mib_are_taken(server):
+    spans = [hop_to_span(a_hop(request_id=f"r{i}")) for i in range(3_000)]
+    body = encode_request(spans)
+    assert len(body) > 4 << 20
+    assert await server.export(body) == b""
+    assert len(server.store.hops) == 3_000
+
+
+async def test_requests_past_the_limit_are_refused_by_grpc(server):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await server.export(b"\x00" * (MESSAGE_BYTES + 1))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("metadata", [{}, {"authorization": "Bearer wrong"}, {"token": "s3cret"}])
+async def test_without_the_token_nobody_sends(metadata):
+    async with serving(token="s3cret") as server:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await server.export(encode_request(SPANS), **metadata)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert server.store.hops == []
+        assert server.receiver.counters.refused_requests == 1
+
+
+async def test_with_the_token_everybody_does():
+    async with serving(token="s3cret") as server:
+        assert await server.export(encode_request(SPANS), authorization="Bearer s3cret") == b""
+
+
+async def test_other_methods_are_not_implemented(server):
+    async with grpc.aio.insecure_channel(server.target) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary("/opentelemetry.proto.collector.logs.v1.LogsService/Export")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+async def test_the_packaged_grpc_exporter_delivers_to_us(server, compression):
+    exporter = OTLPSpanExporter(server.target, insecure=True, compression=compression, timeout=5)
+    long = a_hop("gateway", request_id="long", timeline=a_timeline([0.3 + 0.02 * i for i in range(3_000)]))
+    sent = [readable(span) for span in [*SPANS, hop_to_span(long)]]
+    assert await asyncio.to_thread(exporter.export, sent) is SpanExportResult.SUCCESS
+    await asyncio.to_thread(exporter.shutdown)
+    assert sorted(server.store.hops, key=str) == sorted([*CHAIN, long], key=str)
