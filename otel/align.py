@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from otel.hop import Ending, EventClass, Hop, Interval, KernelSample, State
@@ -104,8 +105,10 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
     seq = [s.seq for s in stamps]
     arrived = [s.arrived_ns for s in stamps]
     taken = [s.taken_ns for s in stamps if s.taken_ns is not None]
-    low = [s.position for s in stamps]
-    high = [s.position if s.is_exact else s.position + timeline.quantum - 1 for s in stamps]
+    # Positions only grow, so an exact one also bounds its neighbours that were rounded down.
+    low = list(accumulate((s.position for s in stamps), max))
+    ceilings = [s.position if s.is_exact else s.position + timeline.quantum - 1 for s in stamps]
+    high = list(accumulate(reversed(ceilings), min))[::-1]
     waited_until = _pending_until(hop)
     is_pending = waited_until is not None and bool(stamps) and waited_until > taken[-1]
     if is_pending and waited_until is not None:

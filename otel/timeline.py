@@ -252,6 +252,8 @@ def _put_row(out: bytearray, stamp: Stamp, previous: Stamp, timeline: Timeline) 
         raise TimelineError(
             f"seq {stamp.seq}: position {stamp.position} after {previous.position} breaks the order or the quantum"
         )
+    if skipped and not timeline.is_thinned and previous is not _START:
+        raise TimelineError(f"seq {stamp.seq} after {previous.seq}: only a thinned timeline leaves events out")
     extension = 0
     if skipped:
         extension |= _SKIPPED

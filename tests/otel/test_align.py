@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.align import acknowledged, are_same_events, carriers_of, lane_of, longest_silence, overlap, window_of
-from otel.hop import Blocked, EventClass, Interval, KernelSample
+from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp
 from tests.support.chain import GATEWAY, MS, PROXY, Chain, S, run
 
 CONTENT = frozenset({EventClass.CONTENT})
@@ -132,3 +132,21 @@ def test_overlap_adds_up_what_intervals_cover():
 def test_a_merging_gateway_keeps_its_remainder_until_the_end():
     last = lanes(Chain(events=41, merge={GATEWAY: 4}))[-1]
     assert last.event_count == 11
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=60))
+def test_bounds_of_positions_are_ordered_and_hold_the_truth(pieces):
+    """An exact position beside rounded ones makes the rounded ones step back; the bounds do not."""
+    hop, true, stamps = run(Chain(events=1))[0], 0, []
+    for seq, (chars, is_exact) in enumerate(pieces):
+        true += chars
+        stamps.append(
+            Stamp(seq, seq * MS, seq * MS, EventClass.CONTENT, true if is_exact else true // 32 * 32, is_exact)
+        )
+    lane = lane_of(with_timeline(hop, stamps=tuple(stamps)), CONTENT)
+    assert lane.low == sorted(lane.low)
+    assert lane.high == sorted(lane.high)
+    true = 0
+    for (chars, _), low, high in zip(pieces, lane.low, lane.high, strict=True):
+        true += chars
+        assert low <= true <= high

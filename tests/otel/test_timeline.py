@@ -257,3 +257,11 @@ def test_frozen_vectors_are_never_rewritten(monkeypatch):
         vectors.save("steady_stream", a_timeline([0.5]))
     with pytest.raises(PermissionError, match="is frozen"):
         golden("timelines/v1/steady_stream.json", "{}")
+
+
+def test_only_a_thinned_timeline_may_leave_events_out():
+    stamps = tuple(Stamp(seq, 0, 0, EventClass.CONTENT, 0) for seq in (0, 1, 3))
+    with pytest.raises(TimelineError, match="seq 3 after 1"):
+        encode(Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, stamps=stamps))
+    thin = Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, stamps=stamps, is_thinned=True)
+    assert decode(encode(thin)) == thin
