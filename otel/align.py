@@ -86,11 +86,12 @@ class Window:
 
 
 def carriers_of(hops: Iterable[Hop]) -> frozenset[EventClass]:
-    """The classes whose events are lined up: content where every hop carried any, else whatever output there was.
+    """The classes whose events are lined up: content where every hop that saw events saw any, else whatever output
+    there was.
 
     Control, keepalive and usage events never take part: hops add and drop them freely.
     """
-    seen = [{stamp.event_class for stamp in hop.timeline.stamps} for hop in hops]
+    seen = [{stamp.event_class for stamp in hop.timeline.stamps} for hop in hops if hop.timeline.stamps]
     if all(EventClass.CONTENT in classes for classes in seen):
         return frozenset({EventClass.CONTENT})
     if any(classes & OUTPUT for classes in seen):
@@ -110,13 +111,13 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
     ceilings = [s.position if s.is_exact else s.position + timeline.quantum - 1 for s in stamps]
     high = list(accumulate(reversed(ceilings), min))[::-1]
     waited_until = _pending_until(hop)
-    is_pending = waited_until is not None and bool(stamps) and waited_until > taken[-1]
+    is_pending = waited_until is not None and (not taken or waited_until > taken[-1])
     if is_pending and waited_until is not None:
-        seq.append(seq[-1] + 1)
+        seq.append(seq[-1] + 1 if seq else 0)
         arrived.append(waited_until)
         taken.append(waited_until)
-        low.append(high[-1] + 1)
-        high.append(high[-1] + 1)
+        low.append(high[-1] + 1 if high else 1)
+        high.append(low[-1])
     lag = [(i.start_ns, i.end_ns) for i in timeline.lag]
     blocked = [
         (b.start_ns, _cut_at_lag(b.start_ns, b.end_ns, lag))

@@ -67,10 +67,11 @@ def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Line
         segment = Segment(Kind.BETWEEN, taps[n - 1].place.hop, taps[n].place.hop)
     last = lineup.last if lineup else None
     at = last.event_count - 1 if last else -1
+    has_event = last is not None and at >= 0
     return Finding(
         cause=cause,
         segment=segment,
-        at_seq=last.seq[at] if last else None,
-        at_position=last.low[at] if last else None,
+        at_seq=last.seq[at] if last and has_event else None,
+        at_position=last.low[at] if last and has_event else None,
         detail=detail,
     )

@@ -26,17 +26,15 @@ def recorded(request_id: str) -> str:
     """
     if _PRINTABLE.match(request_id):
         return request_id
-    return "sha256:" + hashlib.sha256(request_id.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return "sha256:" + hashlib.sha256(request_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def normalised(request_id: str) -> str:
     """The form in which two ids of one request are equal: lower case, without the prefixes that APIs put
     before it, and with the UUID nibble that Envoy overwrites (`pack_trace_reason`) set back to 4."""
     key = request_id.lower()
-    for prefix in _PREFIXES:
-        if key.startswith(prefix) and len(key) > len(prefix):
-            key = key[len(prefix) :]
-            break
+    while (prefix := next((p for p in _PREFIXES if key.startswith(p) and len(key) > len(p)), None)) is not None:
+        key = key[len(prefix) :]  # a worker puts its own before the one that the gateway made
     if _UUID.match(key):
         key = key[:_UUID_VERSION_AT] + "4" + key[_UUID_VERSION_AT + 1 :]
     return key
@@ -64,5 +62,5 @@ def parse_traceparent(value: str) -> tuple[str, str] | None:
 
 
 def _hex(*parts: str | int, digits: int) -> str:
-    digest = hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogateescape")).hexdigest()[:digits]
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:digits]
     return digest if digest.strip("0") else "0" * (digits - 1) + "1"  # all zeroes is invalid in OTLP

@@ -14,6 +14,7 @@ from otel.decompose import Decomposition, Segment, Wait
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
 from otel.hop import EventClass, Hop, State
+from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
 from otel.verdict import lag_ns
@@ -36,6 +37,7 @@ def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) 
         "verdict_final": is_final and not path.is_open,
         "open": path.is_open,
         "as_of": as_of,
+        "since": _since(path, verdict, named),
         "cause": verdict.cause.value,
         "first_hop": named.first_hop if named else None,
         "owner": blamed(path, named) if named else None,
@@ -157,6 +159,7 @@ def _hop(hop: Hop) -> Answer:
         "idle_at_end_s": _s(end.idle_ns) if end else None,
         "framing_incomplete": bool(end and end.framing_incomplete),
         "open": hop.state is State.OPEN,
+        "started_at": rfc3339(hop.anchor.wall_ns),
         "trace_id": hop.trace_id,
         "span_id": hop.span_id,
     }
@@ -220,11 +223,26 @@ def _latest_start(inner: Hop, outer: Hop, carriers: frozenset[EventClass]) -> in
     return max(0, min(at - taken for at, taken in zip(arrivals, sent.taken, strict=False)))
 
 
+def _since(path: Path, verdict: Verdict, named: Finding | None) -> str | None:
+    """When it began, by the clock of the hop nearest the reader: the wait, or what broke the answer off."""
+    last = path.taps[-1]
+    if named is not None and named.decomposition is None:
+        moments = last.moments
+        ends = [m for m in (moments.upstream_ended_ns, moments.client_left_ns, moments.closed_ns) if m is not None]
+        return rfc3339(last.anchor.wall_ns + min(ends))
+    span = _span_of_wait(path, (named.decomposition if named else None) or verdict.longest)
+    return None if span is None else rfc3339(last.anchor.wall_ns + span[0])
+
+
 def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
-    if wait is None:
-        return None
+    span = _span_of_wait(path, wait)
+    return None if span is None else {"start_s": _s(span[0]), "end_s": _s(span[1])}
+
+
+def _span_of_wait(path: Path, wait: Decomposition | None) -> tuple[int, int] | None:
+    """From when until when the reader waited, ns on the last tap's lane."""
     last = lane_of(path.taps[-1], carriers_of(path.taps))
-    if not last.count:
+    if wait is None or not last.count:
         return None
     reader = acknowledged(last)
     stop = {
@@ -232,7 +250,7 @@ def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
         Wait.GAP: reader[min(wait.ended_by, last.count - 1)],
         Wait.END: reader[-1] + wait.gap_ns,
     }[wait.wait]
-    return {"start_s": _s(stop - wait.gap_ns), "end_s": _s(stop)}
+    return stop - wait.gap_ns, stop
 
 
 def _blocked_ns(hop: Hop) -> int:

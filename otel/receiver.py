@@ -30,8 +30,8 @@ Write = Callable[[Sequence[Hop]], Awaitable[int]]
 
 BODY_BYTES: Final = 20 << 20
 """What the OpenTelemetry Collector takes, after decompression."""
-HELD_BYTES: Final = 128 << 20
-"""Bodies in memory at once; more senders are told to come back."""
+HELD_BYTES: Final = 32 << 20
+"""Bodies taken in at once, decoded some twenty times their size; more senders are told to come back."""
 APART_FROM_BYTES: Final = 16 << 10
 """Decoding this takes about a millisecond; larger bodies are decoded in a thread."""
 RETRY_AFTER_S: Final = 1

@@ -38,7 +38,11 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return encode_response(rejected, message, as_json=False)
 
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", MESSAGE_BYTES)])
+    options = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.so_reuseport", 0),  # or a second collector on this port would start, and take half of the spans
+    ]
+    server = grpc.aio.server(options=options)
     handler = grpc.unary_unary_rpc_method_handler(export)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": handler}),))
     return server

@@ -70,8 +70,7 @@ class Address:
 def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, prefix: str) -> None:
     """Give the parser a flag for every option, with its default and its variable in the help."""
     for option in options:
-        default = "required" if option.default is REQUIRED else shown(option.default)
-        text = f"{option.help} [{default}; {prefix}{option.name.upper()}]".replace("%", "%%")
+        text = f"{option.help} [{shown(option)}; {prefix}{option.name.upper()}]".replace("%", "%%")
         if option.is_switch:
             parser.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
         else:
@@ -135,14 +134,29 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def shown(value: object) -> str:
-    if value is None:
+def shown(option: Option) -> str:
+    """The default as a person would write it: 7d, 32M, on, or `required`."""
+    value = option.default
+    if value is REQUIRED:
+        return "required"
+    if value is None or value == ():
         return "none"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
+        return ",".join(map(str, value))
+    if option.parse is seconds:
+        return _rounded(value, _SECONDS_SHOWN)
+    if option.parse is size_bytes:
+        return _rounded(value, _BYTES_SHOWN)
     return str(value)
+
+
+def _rounded(value: object, units: Mapping[str, float]) -> str:
+    """The value in the largest unit in which it is a whole number."""
+    assert isinstance(value, int | float)
+    unit = next((unit for unit, size in units.items() if value and value % size == 0), "")
+    return f"{value / units[unit]:g}{unit}" if unit else f"{value:g}"
 
 
 # Parsers: text to value; the ValueError says the rule.
@@ -198,6 +212,7 @@ def http_url(value: str) -> str:
 
 
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?\Z")
+_SECONDS_SHOWN: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _SECONDS_IN: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -208,6 +223,7 @@ def seconds(value: str) -> float:
     return float(match[1]) * _SECONDS_IN[match[2]]
 
 
+_BYTES_SHOWN: Final = {"G": 1 << 30, "M": 1 << 20, "K": 1 << 10}
 _BYTES: Final = re.compile(r"(\d+)(?:([KMG])i?)?B?\Z", re.IGNORECASE)
 
 

@@ -213,7 +213,7 @@ def decode(payload: bytes) -> Timeline:
     stamps = []
     previous = _START
     for _ in range(take.count()):
-        previous = take.row(previous, empty)
+        previous = take.plain_row(previous, empty) or take.row(previous, empty)
         stamps.append(previous)
     blocked = []
     at = 0
@@ -332,6 +332,25 @@ class _Reader:
         if count > len(self.payload) - self.at:
             raise TimelineError(f"{count} rows cannot fit into the {len(self.payload) - self.at} bytes left")
         return count
+
+    def plain_row(self, previous: Stamp, timeline: Timeline) -> Stamp | None:
+        """A row of one or two bytes that is not extended: it has no other encoding, so there is nothing to check."""
+        at = self.at
+        two = self.payload[at : at + 2]
+        if len(two) < 2:
+            return None
+        head, size = two[0], 1
+        if head > 0x7F:
+            if not 0 < two[1] < 0x80:
+                return None
+            head, size = head & 0x7F | two[1] << 7, 2
+        lag = head >> 2 & 3
+        if head & 1 or lag == _LAG_ELSEWHERE:
+            return None
+        self.at = at + size
+        arrived = previous.arrived_ns + (head >> 4) * timeline.unit_ns
+        position = (previous.position // timeline.quantum + (head >> 1 & 1)) * timeline.quantum
+        return Stamp(previous.seq + 1, arrived, arrived + lag * timeline.unit_ns, previous.event_class, position)
 
     def row(self, previous: Stamp, timeline: Timeline) -> Stamp:
         start = self.at

@@ -87,8 +87,8 @@ def _line_up(taps: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
     """The taps whose events can be compared, and the names of those that cannot."""
     carriers = carriers_of(taps)
     lanes = [lane_of(hop, carriers) for hop in taps]
-    usable = [lane for lane in lanes if lane.event_count]
-    unaligned = [lane.name for lane in lanes if not lane.event_count]
+    usable = [lane for lane in lanes if lane.count]
+    unaligned = [lane.name for lane in lanes if not lane.count]
     if not usable:
         return None, []
     lineup = decompose.line_up(usable)

@@ -78,6 +78,7 @@ class VerdictAnswer:
     verdict_final: bool
     open: bool
     as_of: str
+    since: str | None
     cause: str | None
     first_hop: str | None
     owner: str | None
@@ -191,6 +192,7 @@ def _verdict(keys: Keys) -> VerdictAnswer:
         verdict_final=keys.flag("verdict_final"),
         open=keys.flag("open"),
         as_of=keys.instant("as_of"),
+        since=keys.maybe_instant("since"),
         cause=keys.maybe_text("cause"),
         first_hop=keys.maybe_text("first_hop"),
         owner=keys.maybe_text("owner"),

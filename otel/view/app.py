@@ -12,7 +12,8 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 from aiohttp import web
 
-from otel.judging import Judge, rfc3339
+from otel.instants import rfc3339
+from otel.judging import Judge
 from otel.query import timeline_answer
 from otel.store.base import StoreError, Unsupported, VerdictRow
 from otel.store.threads import AsyncStore

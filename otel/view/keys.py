@@ -84,6 +84,9 @@ class Keys:
             raise AnswerError(f"{self._at(key)}: must be an RFC 3339 time, is {value!r}")
         return value
 
+    def maybe_instant(self, key: str) -> str | None:
+        return None if self._get(key) is None else self.instant(key)
+
     def seconds(self, key: str) -> float:
         return as_number(self._get(key), self._at(key))
 

@@ -212,6 +212,7 @@ def _schemas() -> Schema:
             status=status,
             verdict_final=_flag("nothing more is expected to come in"),
             as_of=_text("time of the answer", **when),
+            since=_maybe(_text("when the wait began or the answer broke off, by the last hop's clock", **when)),
             **named,
             segment=_maybe(_ref("Segment")),
             at_seq=_maybe(_whole("sequence number, at the last tap, of the event that ended the wait")),
@@ -328,5 +329,5 @@ def _hop(trace_id: Schema) -> Schema:
         open=_flag("still running"),
         trace_id=trace_id,
         span_id=_text("16 hex digits", pattern="^[0-9a-f]{16}$"),
-        started_at_opt=_text("when the request head arrived, by the hop's own clock", format="date-time"),
+        started_at=_text("when the request head arrived, by the hop's own clock", format="date-time"),
     )

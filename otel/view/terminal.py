@@ -56,6 +56,7 @@ def head(verdict: VerdictAnswer, look: Look) -> list[Line]:
     facts = [
         f"request {verdict.request_id}",
         *dict.fromkeys(f"model {hop.model}" for hop in verdict.hops if hop.model),
+        f"since {clock(verdict.since, verdict.as_of)} UTC" if verdict.since and verdict.status == "named" else "",
         f"confidence {verdict.confidence:.2f}" if verdict.status != "inconclusive" else "",
         f"{settled}, as of {clock(verdict.as_of, verdict.as_of)} UTC",
     ]

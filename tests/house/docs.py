@@ -71,7 +71,7 @@ def options(package: str) -> str:
         (
             f"`{option.flag}`",
             f"`{module.PREFIX}{option.name.upper()}`",
-            "required" if option.default is settings.REQUIRED else settings.shown(option.default),
+            settings.shown(option),
             option.help,
         )
         for option in module.OPTIONS

@@ -15,7 +15,7 @@ from tests.support.chain import GATEWAY, MS, NAMES, PROXY, Chain, S, run
 
 KEYS = set(
     (
-        "request_id trace_id status verdict_final open as_of cause first_hop owner segment gap_s at_seq at_position wait "
+        "request_id trace_id status verdict_final open as_of since cause first_hop owner segment gap_s at_seq at_position wait "
         "contributions others confidence missing observed_to evidence hops sentence"
     ).split()
 )

@@ -190,7 +190,25 @@ def test_an_address_is_written_as_it_is_read(address):
 
 def test_what_is_required_says_so():
     assert repr(REQUIRED) == "required"
-    assert settings.shown(None) == "none"
-    assert settings.shown(("a", "b")) == "a,b"
-    assert settings.shown(True) == "on"
-    assert settings.shown(5) == "5"
+
+
+@pytest.mark.parametrize(
+    ("parse", "default", "text"),
+    [
+        (settings.seconds, 604_800.0, "7d"),
+        (settings.seconds, 90.0, "90s"),
+        (settings.seconds, 0.25, "0.25"),
+        (settings.seconds, 0.0, "0"),
+        (settings.size_bytes, 10 << 30, "10G"),
+        (settings.size_bytes, 4097, "4097"),
+        (settings.switch, False, "off"),
+        (settings.switch, True, "on"),
+        (settings.text, None, "none"),
+        (settings.items(settings.name), (), "none"),
+        (settings.items(settings.name), ("a", "b"), "a,b"),
+        (settings.address, Address("::1", 80), "[::1]:80"),
+        (settings.count, REQUIRED, "required"),
+    ],
+)
+def test_a_default_is_shown_as_a_person_would_write_it(parse, default, text):
+    assert settings.shown(settings.Option("x", parse, default, "")) == text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from otel.decompose import Wait
 from otel.findings import Cause, Policy, Reach, Status
+from otel.hop import End, Ending, Phase, Side, State
 from otel.join import join
 from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, longest_wait, run, shifted
@@ -142,8 +143,6 @@ def test_a_stall_beside_a_merging_hop_is_charged_where_it_was(hop, merge):
 
 
 def test_an_unfinished_answer_has_a_verdict_on_the_wait_so_far():
-    from otel.hop import State
-
     hops = [
         replace(hop, state=State.OPEN, end=None, moments=replace(hop.moments, closed_ns=hop.moments.closed_ns + 9 * S))
         for hop in run(Chain(events=60))
@@ -154,8 +153,6 @@ def test_an_unfinished_answer_has_a_verdict_on_the_wait_so_far():
 
 
 def test_a_hop_that_holds_an_unfinished_answer_is_named_while_it_does():
-    from otel.hop import State
-
     worker, *rest = run(Chain(events=60))
     cut = [
         replace(
@@ -290,3 +287,60 @@ def test_random_healthy_rhythms_of_a_seen_source_are_not_accused(seed):
         elsewhere = pause
     verdict = verdict_on(chain, Policy(rhythm_elsewhere_ns=elsewhere))
     assert verdict.status is Status.HEALTHY, verdict.findings
+
+
+def hanging(*events: int, waited: int = 9 * S):
+    """An answer still open: each hop has so many events and has waited since."""
+    hops = []
+    for hop, count in zip(run(Chain(events=60)), events, strict=True):
+        stamps = hop.timeline.stamps[:count]
+        silent_since = stamps[-1].arrived_ns if stamps else 0
+        hops.append(
+            replace(
+                hop,
+                state=State.OPEN,
+                end=None,
+                timeline=replace(hop.timeline, stamps=stamps),
+                moments=replace(hop.moments, closed_ns=silent_since + waited),
+            )
+        )
+    return judge(join(hops, expected_path=NAMES), LOW_FIRST)
+
+
+@pytest.mark.parametrize(
+    ("events", "cause", "hop"),
+    [
+        ((0, 0, 0), Cause.SLOW_FIRST_EVENT, WORKER),
+        ((5, 0, 0), Cause.SLOW_FIRST_EVENT, PROXY),
+        ((5, 5, 0), Cause.SLOW_FIRST_EVENT, GATEWAY),
+        ((30, 30, 30), Cause.SOURCE_STALL, WORKER),
+        ((40, 30, 30), Cause.APP_STALL, PROXY),
+        ((40, 40, 30), Cause.APP_STALL, GATEWAY),
+    ],
+)
+def test_an_answer_that_hangs_now_is_judged_by_what_each_hop_has(events, cause, hop):
+    verdict = hanging(*events)
+    assert (verdict.cause, verdict.findings[0].first_hop) == (cause, hop)
+
+
+def test_a_client_that_gave_up_before_the_first_event_left_a_slow_source_behind():
+    hops = [
+        replace(
+            hop,
+            timeline=replace(hop.timeline, stamps=()),
+            end=End(Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, Phase.FIRST_EVENT, 30 * S),
+            moments=replace(
+                hop.moments,
+                upstream_ended_ns=None,
+                downstream_ended_ns=None,
+                client_left_ns=30 * S,
+                closed_ns=30 * S + MS,
+            ),
+        )
+        for hop in run(Chain())
+    ]
+    verdict = judge(join(hops, expected_path=NAMES), LOW_FIRST)
+    assert [(f.cause, f.first_hop) for f in verdict.findings] == [
+        (Cause.CLIENT_DISCONNECT, "client"),
+        (Cause.SLOW_FIRST_EVENT, WORKER),
+    ]

@@ -149,6 +149,7 @@ class Case:
             "verdict_final": True,
             "open": False,
             "as_of": "2026-01-17T03:12:09.482Z",
+            "since": "2026-01-17T03:12:02.710Z" if terms else None,
             "cause": "none",
             "first_hop": None,
             "owner": None,

@@ -99,6 +99,7 @@ verdicts = st.fixed_dictionaries(
         "verdict_final": st.booleans(),
         "open": st.booleans(),
         "as_of": instants,
+        "since": maybe(instants),
         "cause": maybe(st.one_of(st.sampled_from(CAUSES), texts)),
         "first_hop": maybe(names),
         "owner": maybe(texts),

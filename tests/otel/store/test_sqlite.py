@@ -1,6 +1,7 @@
 """What only the SQLite store promises: durability, recovery, and care with files that are not its own."""
 
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from otel.ids import span_id_of, trace_id_of
+from otel.store import sqlite as sqlite_store
 from otel.store.base import RetentionPolicy, StallQuery, StoreError
 from otel.store.sqlite import FILE_NAME, SqliteStore
 from tests.support.builders import a_hop, a_timeline
@@ -220,6 +222,22 @@ def test_a_lower_size_limit_gives_space_back_to_the_file_system(store: SqliteSto
     assert store.stats().file_bytes <= policy.max_bytes
 
 
+def test_it_makes_room_before_the_disk_is_full(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    store.write([numbered(i, timeline=UNEVEN) for i in range(400)], received_ns=1)
+    store.tidy()
+    before = store.stats().file_bytes
+    free = sqlite_store.RESERVE_BYTES - before // 2
+    usage = shutil.disk_usage(store.path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    while not store.prune(2, RetentionPolicy()).is_done:
+        pass
+    store.tidy()
+
+    assert before * 0.4 < store.stats().file_bytes <= before // 2
+    assert store.hops_of("r399") != ()
+    assert store.hops_of("r0") == ()
+
+
 def test_readers_and_a_writer_do_not_disturb_each_other(store: SqliteStore):
     store.write([numbered(0)], received_ns=1)
     errors = []
@@ -247,17 +265,15 @@ def test_readers_and_a_writer_do_not_disturb_each_other(store: SqliteStore):
 
 
 def test_a_lookup_uses_indexes_only(store: SqliteStore):
-    from otel.store import sqlite
-
     statements = [
-        (sqlite._NEWEST_OF_KEY, ("k", 9)),
-        (sqlite._KEYS_OF_HOPS, ("[1]",)),
-        (sqlite._BODIES, ("[1]",)),
-        (sqlite._VERDICT_OF_KEY, ("k",)),
-        (sqlite._OLDEST_TRACE, (0,)),
-        (sqlite._OLDEST_VERDICT, ()),
-        (sqlite._OLDEST_OF_TRACE, (trace_id_of("r0"), 9)),
-        (sqlite._MARK_TRACES, ("[]",)),
+        (sqlite_store._NEWEST_OF_KEY, ("k", 9)),
+        (sqlite_store._KEYS_OF_HOPS, ("[1]",)),
+        (sqlite_store._BODIES, ("[1]",)),
+        (sqlite_store._VERDICT_OF_KEY, ("k",)),
+        (sqlite_store._OLDEST_TRACE, (0,)),
+        (sqlite_store._OLDEST_VERDICT, ()),
+        (sqlite_store._OLDEST_OF_TRACE, (trace_id_of("r0"), 9)),
+        (sqlite_store._MARK_TRACES, ("[]",)),
     ]
     for statement, values in statements:
         plan = [row["detail"] for row in store._writer.execute("EXPLAIN QUERY PLAN " + statement, values)]

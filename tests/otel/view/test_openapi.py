@@ -5,7 +5,7 @@ import pytest
 
 from otel.findings import Policy
 from otel.join import join
-from otel.judging import rfc3339
+from otel.instants import rfc3339
 from otel.query import timeline_answer, verdict_answer
 from otel.verdict import judge
 from otel.view.openapi import document

@@ -1,0 +1,55 @@
+"""Log lines: time, level, message, and the fields of the record as key=value, one line each, on stderr.
+
+Of other libraries only the form of a message is shown, never what was filled in: that may be a user's text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from time import gmtime
+from typing import Final
+
+_OURS: Final = frozenset({"otel", "sidecar", "k8s"})
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class Lines(logging.Formatter):
+    """A formatter whose lines can be read by people and split by programs."""
+
+    converter = staticmethod(gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
+        is_ours = record.name.partition(".")[0] in _OURS
+        message = record.getMessage() if is_ours else f"{record.name}: {record.msg}"
+        fields = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        if record.exc_info and record.exc_info[1] is not None:
+            fields.append(f"exception={_shown(where(record.exc_info[1]))}")
+        return " ".join([time, record.levelname.lower(), message, *fields])
+
+
+def log_to_stderr(level: str) -> None:
+    """Send everything from this level on to stderr; what others say only when it is an error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in ("aiohttp", "asyncio", "grpc"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def where(error: BaseException) -> str:
+    """The kind of an error and the lines of code it came through; its text may quote what passed through us."""
+    lines = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        lines.append(f"{code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return f"{type(error).__name__} at {' > '.join(lines) or 'unknown'}"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    is_plain = text.isascii() and text.isprintable() and not set(text) & set(' "=') and text != ""
+    return text if is_plain else json.dumps(text)

@@ -1,0 +1,1 @@
+"""Where hops and verdicts rest: a port, and the stores behind it."""
