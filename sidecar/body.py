@@ -1,0 +1,154 @@
+"""Look into a response body as it flows by: decode a copy, split it, class its events, stamp them.
+
+Nothing here can harm the stream. A body that cannot be decoded is opaque from there on, and where looking fails for
+any other reason the failure is counted and nothing is looked at any more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from otel.hop import EventClass
+from sidecar.coding import CodingError, Decoder, decoder_for
+from sidecar.dialects import Dialect, dialect_for, recognise
+from sidecar.events import Event, Reading, Unit
+from sidecar.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
+from sidecar.stamper import Stamper
+
+STREAMS: Final = frozenset({"sse", "ndjson"})
+"""Framings of a body that is a stream of events."""
+
+
+class Body:
+    """One response body. Times are offsets from the exchange's anchor.
+
+    terminal_seq: number of the event that marked the end in band. error: the reading of the first error event.
+    wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_dialect",
+        "_is_blind",
+        "_is_path_mute",
+        "_path",
+        "_splitter",
+        "comment_count",
+        "dataless_count",
+        "error",
+        "failure_count",
+        "framing",
+        "has_tail",
+        "model",
+        "progress_ns",
+        "response_id",
+        "size_bytes",
+        "stamper",
+        "terminal_seq",
+        "wasted_count",
+    )
+
+    def __init__(
+        self, path: str, *, content_type: str | None, content_encoding: str | None, event_limit_bytes: int = LIMIT_BYTES
+    ) -> None:
+        self._path = path
+        self._is_blind = False
+        self.framing = framing_of(content_type)
+        self._dialect = dialect_for(path, self.framing)
+        self._splitter: Splitter = splitter_for(self.framing, limit_bytes=event_limit_bytes)
+        self._is_path_mute = self.framing in STREAMS and not self._dialect.path_end
+        self._decoder: Decoder | None = decoder_for(content_encoding)
+        self.stamper = Stamper()
+        self.size_bytes = 0
+        self.comment_count = 0
+        self.dataless_count = 0
+        self.wasted_count = 0
+        self.has_tail = False
+        self.model: str | None = None
+        self.response_id: str | None = None
+        self.error: Reading | None = None
+        self.terminal_seq: int | None = None
+        self.progress_ns: int | None = None
+        self.failure_count = 0
+        if self._decoder is None:
+            self._see_arrivals_only()
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    @property
+    def is_stream(self) -> bool:
+        return self.framing in STREAMS
+
+    @property
+    def has_terminal_rule(self) -> bool:
+        """The end is marked in band, and we have seen everything that could be the mark."""
+        return self._dialect.has_terminal_rule and not self._is_blind
+
+    def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
+        """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
+        self.size_bytes += len(data)
+        if self._is_blind:
+            return
+        try:
+            decoded = self._decoded(data)  # first: it may put another splitter in its place
+            self._take(self._splitter.feed(decoded), at_ns, is_wasted=is_wasted)
+        except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the stream goes on
+            self._is_blind = True
+            self.failure_count += 1
+
+    def ended(self) -> None:
+        """No more will come."""
+        if not self._is_blind:
+            self.has_tail = any(unit.unit is Unit.TAIL for unit in self._splitter.finish())
+
+    def _decoded(self, data: bytes) -> bytes:
+        assert self._decoder is not None
+        try:
+            return self._decoder.decode(data)
+        except CodingError:
+            self._see_arrivals_only()
+            return data
+
+    def _see_arrivals_only(self) -> None:
+        """What cannot be decoded has no events to be seen: from here on each arrival is one, and no rule applies."""
+        self._decoder = decoder_for(None)
+        self._splitter = splitter_for("opaque")
+        self._dialect = dialect_for(self._path, "opaque")
+        self._is_path_mute = False
+
+    def _take(self, units: list[Event], at_ns: int, *, is_wasted: bool) -> None:
+        readings: list[tuple[Event, Reading]] = []
+        for unit in units:
+            match unit.unit:
+                case Unit.EVENT:
+                    readings.append((unit, self._read(unit)))
+                case Unit.COMMENT:
+                    self.comment_count += 1
+                case Unit.DATALESS:
+                    self.dataless_count += 1
+        if is_wasted:
+            self.wasted_count += len(readings)
+        else:
+            self._note(readings, at_ns)
+        self.stamper.events(readings, at_ns)
+
+    def _read(self, event: Event) -> Reading:
+        if self._is_path_mute:  # then the first event tells
+            self._is_path_mute = False
+            self._dialect = recognise(event) or self._dialect
+        return self._dialect.read(event)
+
+    def _note(self, readings: list[tuple[Event, Reading]], at_ns: int) -> None:
+        for seq, (_, reading) in enumerate(readings, start=self.stamper.count):
+            self.model = self.model or reading.model
+            self.response_id = self.response_id or reading.response_id
+            match reading.event_class:
+                case EventClass.KEEPALIVE:
+                    continue
+                case EventClass.ERROR:
+                    self.error = self.error or reading
+                case EventClass.TERMINAL if self.terminal_seq is None:
+                    self.terminal_seq = seq
+            self.progress_ns = at_ns

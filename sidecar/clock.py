@@ -1,0 +1,47 @@
+"""The only file that reads clocks: monotonic for every interval, wall once for each exchange's anchor."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks, read by name. Clocks of the same non-empty `domain` give the same monotonic readings."""
+
+    @property
+    def domain(self) -> str: ...
+
+    def monotonic_ns(self) -> int: ...
+
+    def wall_ns(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's clocks, both shifted by offset_ns; the monotonic one always forward, for it is never negative.
+
+    A shifted clock is a domain of its own: whoever compares it with another one must not think they agree.
+    """
+
+    __slots__ = ("_offset_ns", "domain")
+
+    def __init__(self, *, offset_ns: int = 0) -> None:
+        self._offset_ns = offset_ns
+        self.domain = machine_domain() + (f"{offset_ns:+d}" if offset_ns else "")
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns() + abs(self._offset_ns)
+
+    def wall_ns(self) -> int:
+        return time.time_ns() + self._offset_ns
+
+
+def machine_domain() -> str:
+    """Boot id and time namespace: what makes CLOCK_MONOTONIC the same clock. Empty where the kernel tells neither."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = str(Path("/proc/self/ns/time").readlink())  # like `time:[4026531834]`
+    except OSError:
+        return ""
+    return f"{boot_id}/{namespace.strip('time:[]')}"

@@ -1,0 +1,74 @@
+"""What the reader gets in place of a response, and what became of the exchange then: two tables, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+from aiohttp import hdrs
+
+from otel.hop import Ending
+from sidecar import headers
+
+LENGTH_DIGITS: Final = 18
+"""Longest Content-Length that fits 64 bits whatever its digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer of our own. ending None: the upstream broke off, and the recorder is told as much."""
+
+    status: int
+    type: str
+    message: str
+    ending: Ending | None = None
+
+
+DRAINING: Final = Failure(503, "draining", "shutting down, takes no new requests", Ending.REJECTED)
+BAD_FRAMING: Final = Failure(400, "bad_request", "the framing of the request is not valid", Ending.REJECTED)
+BAD_REQUEST: Final = Failure(400, "bad_request", "the head of the request cannot be passed on", Ending.REJECTED)
+NO_CODING: Final = Failure(501, "transfer_coding", "of transfer codings only chunked is supported", Ending.REJECTED)
+NO_TUNNEL: Final = Failure(501, "upgrade", "tunnels and protocol upgrades are not supported", Ending.REJECTED)
+TIMED_OUT: Final = Failure(504, "upstream_connect_timeout", "no connection to the upstream in time", Ending.REFUSED)
+REFUSED: Final = Failure(502, "upstream_refused", "no connection to the upstream", Ending.REFUSED)
+BAD_ANSWER: Final = Failure(502, "upstream_protocol", "the upstream's answer cannot be passed on")
+BROKE_OFF: Final = Failure(502, "upstream_broke_off", "the upstream broke off before it answered")
+OUR_FAULT: Final = Failure(500, "internal", "the sidecar failed", Ending.LOST)
+
+FAILURES: Final[tuple[tuple[type[Exception], Failure], ...]] = (  # first match wins; subclasses before parents
+    (aiohttp.ConnectionTimeoutError, TIMED_OUT),
+    (aiohttp.ClientConnectorError, REFUSED),
+    (aiohttp.InvalidURL, BAD_REQUEST),
+    (aiohttp.ClientResponseError, BAD_ANSWER),
+    (aiohttp.ClientError, BROKE_OFF),
+    (OSError, BROKE_OFF),
+    (ValueError, BAD_REQUEST),
+    (Exception, OUR_FAULT),
+)
+
+
+def failure_of(error: Exception) -> Failure:
+    """What an error means that came in place of the upstream's head."""
+    return next(failure for kind, failure in FAILURES if isinstance(error, kind))
+
+
+def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:
+    """Why a request is not even passed on, None when it is."""
+    lengths = [value for name, value in fields if name.lower() == "content-length"]
+    if len(lengths) > 1 or any(len(length) > LENGTH_DIGITS for length in lengths):
+        return BAD_FRAMING  # not every parser of aiohttp refuses these itself
+    codings = headers.value_of(fields, "transfer-encoding")
+    if codings is not None:
+        if version < (1, 1):
+            return BAD_FRAMING  # RFC 9112, 6.1: such framing is faulty, and a known way to smuggle requests
+        if [coding for part in codings.split(",") if (coding := part.strip().lower())] != ["chunked"]:
+            return NO_CODING
+    if method == hdrs.METH_CONNECT:
+        return NO_TUNNEL
+    if "upgrade" in headers.connection_options(fields):
+        # An upgrade may be ignored (RFC 9110, 7.8), and Java's client offers h2c with every request; what asks for
+        # a tunnel would wait for it in vain.
+        wanted = headers.value_of(fields, "upgrade") or ""
+        return None if wanted.strip().lower().startswith("h2") else NO_TUNNEL
+    return None

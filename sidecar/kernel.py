@@ -1,0 +1,187 @@
+"""What the kernel knows of a downstream connection: has the peer's kernel got the bytes, and if not, why not.
+
+`parse_tcp_info` reads Linux's `struct tcp_info`, which only ever grows at its end. `Evidence` decides which samples
+of an exchange are kept. Elsewhere than on Linux there are no samples, and a verdict says that they are missing.
+
+A connection is asked only while its transport is open: afterwards the number of its descriptor may be another
+connection's, and a duplicate would keep the peer from ever seeing the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import socket
+import struct
+import sys
+import termios
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from otel.hop import KernelSample
+
+TICK_NS: Final = 100_000_000
+"""At most ten samples a second of one connection; one costs about 2 µs."""
+HELD_NS: Final = 100_000_000
+"""Bytes not acknowledged for so long are evidence: an acknowledgement may be delayed by 40 ms without any fault."""
+KEPT: Final = 2_048
+"""Samples kept of one exchange, 48 bytes each; past it every second one goes."""
+NOTSENT_LOWAT_BYTES: Final = 4_096
+"""Not-yet-sent bytes from which our kernel takes no more: so a slow reader is felt here, and soon."""
+
+_IS_LINUX: Final = sys.platform == "linux"
+_TCP_INFO: Final = 11
+_TCP_NOTSENT_LOWAT: Final = 25
+_LAYOUT: Final = struct.Struct("=BB2xB19xI4xI84xQ16xI80xI")  # to tcpi_snd_wnd, which Linux has since 5.4
+_INT: Final = struct.Struct("=i")
+
+
+@dataclass(frozen=True, slots=True)
+class TcpInfo:
+    """The fields of `struct tcp_info` that a verdict uses."""
+
+    state: int
+    congestion_state: int
+    backoff: int
+    in_flight_segments: int
+    lost_segments: int
+    acked_bytes: int
+    notsent_bytes: int
+    window_bytes: int
+
+
+def parse_tcp_info(data: bytes) -> TcpInfo | None:
+    """The fields of a `struct tcp_info`, None when the kernel's is too old to have them all."""
+    return TcpInfo(*_LAYOUT.unpack_from(data)) if len(data) >= _LAYOUT.size else None
+
+
+class Connection:
+    """One TCP connection seen through its transport. Every question gives None once it cannot be answered."""
+
+    __slots__ = ("_socket", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._socket: socket.socket | None = transport.get_extra_info("socket")
+
+    @property
+    def is_open(self) -> bool:
+        return not self._transport.is_closing()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that our kernel has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def tune(self) -> None:
+        """Make writing honest: what the reader does not take stays with us, and we see it at once."""
+        if self._socket is None or not self.is_open:
+            return
+        self._transport.set_write_buffer_limits(high=0)
+        if _IS_LINUX and self._socket.family in {socket.AF_INET, socket.AF_INET6}:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
+
+    def tcp_info(self) -> TcpInfo | None:
+        if not _IS_LINUX or self._socket is None or not self.is_open:
+            return None
+        try:
+            return parse_tcp_info(self._socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256))
+        except OSError:
+            return None
+
+    def unacknowledged_bytes(self) -> int | None:
+        """Bytes in our kernel that the peer's has not acknowledged (SIOCOUTQ)."""
+        return self._ask(termios.TIOCOUTQ)
+
+    def unread_bytes(self) -> int | None:
+        """Bytes in our kernel that we have not read (FIONREAD)."""
+        return self._ask(termios.FIONREAD)
+
+    def sent_bytes(self) -> int | None:
+        """All bytes that this connection ever was given to send, acknowledged or not."""
+        info, rest = self.tcp_info(), self.unacknowledged_bytes()
+        return None if info is None or rest is None else info.acked_bytes + rest + self.buffered_bytes
+
+    def close(self) -> None:
+        """Close when what was written is sent."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, without what waits to be sent."""
+        self._transport.abort()
+
+    def reset(self) -> None:
+        """Close so that the peer cannot take it for a regular end: with a reset."""
+        if self._socket is not None and self.is_open:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._transport.abort()
+
+    def _ask(self, request: int) -> int | None:
+        if self._socket is None or not self.is_open:
+            return None
+        try:
+            answer = _INT.unpack(fcntl.ioctl(self._socket.fileno(), request, _INT.pack(0)))[0]
+        except OSError:
+            return None
+        return int(answer)
+
+
+class Evidence:
+    """The samples of one exchange, thinned to those that a verdict can use.
+
+    Byte counts are of this exchange's response alone, head and framing included: base_bytes, what the connection
+    had been given before, is taken off.
+    """
+
+    __slots__ = ("_acked_bytes", "_base_bytes", "_is_owing", "_marks", "dropped_count", "samples", "window_peak_bytes")
+
+    def __init__(self, *, base_bytes: int) -> None:
+        self._base_bytes = base_bytes
+        self._acked_bytes = 0
+        self._marks: deque[tuple[int, int]] = deque(maxlen=2)  # when we looked, and what had been written by then
+        self._is_owing = False  # the last sample kept shows bytes that were not acknowledged
+        self.samples: list[KernelSample] = []
+        self.window_peak_bytes: int | None = None
+        self.dropped_count = 0
+
+    def is_settled(self, written_bytes: int) -> bool:
+        """The peer's kernel is known to have had everything, so there is nothing to ask."""
+        return self._acked_bytes >= written_bytes
+
+    def acked_bytes(self, info: TcpInfo) -> int:
+        """Bytes of this response that the peer's kernel has; they never become fewer."""
+        self._acked_bytes = max(self._acked_bytes, info.acked_bytes - self._base_bytes)
+        return self._acked_bytes
+
+    def seen(self, info: TcpInfo, *, offset_ns: int, written_bytes: int, buffered_bytes: int, acked_count: int) -> None:
+        """Look at one sample, and keep it where it says something.
+
+        Kept is what shows bytes that were written HELD_NS ago and are still not acknowledged, a window of at most
+        half its own peak, and after such samples the first one that shows everything acknowledged.
+        """
+        acked_bytes = self.acked_bytes(info)
+        held_bytes = next((written for at_ns, written in reversed(self._marks) if offset_ns - at_ns >= HELD_NS), 0)
+        self._marks.append((offset_ns, written_bytes))
+        peak_bytes = self.window_peak_bytes = max(self.window_peak_bytes or 0, info.window_bytes)
+        is_settled = acked_bytes >= written_bytes
+        is_held = acked_bytes < held_bytes
+        is_shrunk = info.window_bytes * 2 <= peak_bytes
+        if not (is_held or is_shrunk or (is_settled and self._is_owing)):
+            return
+        self._is_owing = not is_settled
+        self.samples.append(
+            KernelSample(
+                offset_ns=offset_ns,
+                acked_count=acked_count,
+                in_flight_segments=info.in_flight_segments,
+                unsent_bytes=info.notsent_bytes + buffered_bytes,
+                window_bytes=info.window_bytes,
+                lost_segments=info.lost_segments,
+                congestion_state=info.congestion_state,
+                backoff=info.backoff,
+            )
+        )
+        if len(self.samples) > KEPT:
+            self.dropped_count += len(self.samples) // 2
+            del self.samples[1::2]

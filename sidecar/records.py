@@ -1,0 +1,126 @@
+"""The way out of every record: build it, make its span, hand that to the exporter, log one line, count one ending.
+
+A short record is built on the spot. A long one, some thousand events, takes tens of milliseconds, and no stream may
+wait for that: it is built in a thread, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from otel.hop import Ending, Hop, Timeline
+from otel.span import Span, SpanError, hop_to_span
+from sidecar.recorder import kept
+
+log = logging.getLogger(__name__)
+
+LONG_EVENTS: Final = 200
+"""From here on a record is built apart: below it that takes less than a millisecond."""
+WAITING: Final = 1_000
+"""Long records that wait for the thread; further ones are counted as lost, for they would wait for ever."""
+
+Make = Callable[[], Hop]
+
+
+class Exporting(Protocol):
+    """What takes spans; it never waits and never raises."""
+
+    def offer(self, span: Span) -> bool: ...
+
+
+class Records:
+    """Takes records in the making with `put`, from one event loop; `run` builds the long ones.
+
+    ended: final records by ending. lost_count: records that could not be made.
+    """
+
+    def __init__(self, exporter: Exporting | None, *, is_exact: bool) -> None:
+        self._exporter = exporter
+        self._is_exact = is_exact
+        self._waiting: asyncio.Queue[Make] = asyncio.Queue(WAITING)
+        self.ended: Counter[Ending] = Counter()
+        self.lost_count = 0
+
+    def put(self, make: Make, *, event_count: int) -> None:
+        """Take a record. Never raises, never waits."""
+        if event_count < LONG_EVENTS:
+            try:
+                self._send(*self._built(make))
+            except Exception as error:  # noqa: BLE001  # the next exchange must not suffer for this one's record
+                self._lost(type(error).__name__)
+            return
+        try:
+            self._waiting.put_nowait(make)
+        except asyncio.QueueFull:
+            self._lost("too_many")
+
+    async def run(self) -> None:
+        """Build the long records until cancelled."""
+        while True:
+            make = await self._waiting.get()
+            try:
+                self._send(*await asyncio.to_thread(self._built, make))
+            except Exception as error:  # noqa: BLE001  # as above
+                self._lost(type(error).__name__)
+            finally:
+                self._waiting.task_done()
+
+    async def wait_empty(self) -> None:
+        """Until every record taken so far is with the exporter."""
+        await self._waiting.join()
+
+    def _built(self, make: Make) -> tuple[Hop, Span | None]:
+        hop = make()
+        if self._exporter is None:
+            return hop, None
+        record = kept(hop, is_exact=self._is_exact)
+        try:
+            return hop, hop_to_span(record)
+        except SpanError:  # too many stalls for one timeline: all else of the record is as true without it
+            timeline = Timeline(unit_ns=record.timeline.unit_ns, quantum=record.timeline.quantum, is_thinned=True)
+            return hop, hop_to_span(replace(record, timeline=timeline))
+
+    def _send(self, hop: Hop, span: Span | None) -> None:
+        if self._exporter is not None and span is not None:
+            self._exporter.offer(span)
+        if hop.end is not None:
+            self.ended[hop.end.ending] += 1
+            log.info("exchange ended", extra=_line(hop))
+
+    def _lost(self, reason: str) -> None:
+        self.lost_count += 1
+        log.warning("record lost", extra={"reason": reason})
+
+
+def _line(hop: Hop) -> dict[str, object]:
+    """The one line of an exchange: always these keys, and nothing that a user or a model wrote."""
+    end, moments, stamps = hop.end, hop.moments, hop.timeline.stamps
+    ended_ns = moments.downstream_ended_ns or moments.client_left_ns or moments.closed_ns
+    blocked_ns = sum(block.end_ns - block.start_ns for block in hop.timeline.blocked)
+    return {
+        "hop": hop.place.hop,
+        "request_id": hop.request_id,
+        "trace_id": hop.trace_id,
+        "method": hop.exchange.method,
+        "path": hop.exchange.path,
+        "status": hop.exchange.status,
+        "ending": None if end is None else end.ending.value,
+        "ended_by": None if end is None else end.ended_by.value,
+        "phase": None if end is None else end.phase.value,
+        "idle_s": None if end is None else _seconds(end.idle_ns),
+        "events": hop.traffic.event_count,
+        "bytes_in": hop.traffic.bytes_in,
+        "bytes_out": hop.traffic.bytes_out,
+        "first_event_s": _seconds(stamps[0].arrived_ns) if stamps else None,
+        "duration_s": _seconds(ended_ns),
+        "blocked_s": _seconds(blocked_ns),
+    }
+
+
+def _seconds(ns: int) -> float:
+    return round(ns / 1e9, 4)

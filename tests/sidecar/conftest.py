@@ -1,0 +1,32 @@
+"""The edges run on both event loops: what `taken` means must not depend on which one it is."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+import uvloop
+
+ON_BOTH_LOOPS = {"test_relay.py", "test_kernel.py"}
+
+
+def pytest_asyncio_loop_factories(config, item):
+    if item.path.name in ON_BOTH_LOOPS:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture
+def running():
+    """Tasks that run for as long as the block does."""
+
+    @asynccontextmanager
+    async def run(*coroutines):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in coroutines]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    return run

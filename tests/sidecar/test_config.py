@@ -1,0 +1,120 @@
+import pytest
+
+from otel.settings import Address, ConfigError
+from sidecar.config import OPTIONS, PREFIX, Config, config_of, parser
+
+NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
+
+
+def config(flags=None, environ=None, file_text=None) -> Config:
+    return config_of({**NEEDED, **(flags or {})}, environ or {}, file_text=file_text)
+
+
+def errors(flags=None, environ=None, file_text=None) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        config_of(flags or {}, environ or {}, file_text=file_text)
+    return caught.value.errors
+
+
+def test_upstream_and_hop_are_enough():
+    found = config()
+
+    assert (found.listen, found.admin) == (Address("0.0.0.0", 24080), Address("127.0.0.1", 24090))
+    assert (found.role, found.export, found.exact, found.loop) == ("ingress", None, False, "auto")
+    assert (found.export_queue, found.request_id_headers) == (32 << 20, ("x-request-id",))
+    assert (found.connect_timeout, found.drain_timeout, found.stall_after) == (5.0, 30.0, 2.0)
+
+
+def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
+    values = {
+        "listen": ":1",
+        "upstream": "https://up",
+        "hop": "a",
+        "role": "egress",
+        "admin": "off",
+        "export": "http://c:4318/",
+        "export_queue": "1M",
+        "export_token": "t",
+        "exact": "true",
+        "request_id_headers": "X-A, x-b",
+        "connect_timeout": "1s",
+        "drain_timeout": "0s",
+        "stall_after": "250ms",
+        "event_limit": "64K",
+        "clock_offset": "-1h",
+        "loop": "asyncio",
+        "log_level": "debug",
+    }
+    assert values.keys() == {option.name for option in OPTIONS}
+
+    from_flags = config_of(values, {})
+    from_variables = config_of({}, {PREFIX + name.upper(): value for name, value in values.items()})
+    from_file = config_of({}, {}, file_text="".join(f'{name} = "{value}"\n' for name, value in values.items()))
+
+    assert from_flags == from_variables == from_file
+    assert from_flags.admin is None
+    assert from_flags.request_id_headers == ("x-a", "x-b")
+    assert from_flags.clock_offset == -3600.0
+
+
+def test_all_errors_of_all_sources_are_told_at_once():
+    told = errors(
+        flags={"listen": "x", "stall_after": "0s", "request_id_headers": "Host"},
+        environ={PREFIX + "ROLE": "both", PREFIX + "HOPP": "a"},
+        file_text='unknown = 1\nconnect_timeout = "soon"',
+    )
+
+    for name in ("--listen", "--stall-after", "--request-id-headers", "ROLE", "HOPP", "unknown", "connect_timeout"):
+        assert any(name in line for line in told), name
+    assert any("--upstream: required" in line for line in told)
+    assert any("--hop: required" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("upstream", "ftp://x"),
+        ("upstream", "http://user@x"),
+        ("hop", "two words"),
+        ("request_id_headers", ","),
+        ("request_id_headers", "content-length"),
+        ("request_id_headers", "a b"),
+        ("connect_timeout", "0"),
+        ("clock_offset", "--1s"),
+        ("event_limit", "many"),
+        ("export_token", "two words"),
+    ],
+)
+def test_a_value_that_breaks_its_rule_is_named(name, value):
+    (told,) = errors({**NEEDED, name: value})
+
+    assert name.replace("_", "-") in told
+
+
+def test_a_token_is_not_shown_when_it_breaks_its_rule():
+    (told,) = errors({**NEEDED, "export_token": "secret words"})
+
+    assert "secret" not in told
+
+
+def test_health_must_not_take_a_path_of_the_upstream():
+    (told,) = errors({**NEEDED, "listen": "127.0.0.1:5", "admin": "127.0.0.1:5"})
+
+    assert told.startswith("--admin")
+
+
+def test_two_free_ports_are_not_the_same_address():
+    assert config({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}).admin == Address("127.0.0.1", 0)
+
+
+def test_the_variable_that_names_the_file_is_no_typo():
+    assert config(environ={PREFIX + "CONFIG": "x.toml"}).hop == "gateway"
+
+
+def test_the_help_shows_every_option_its_variable_and_examples():
+    text = parser().format_help()
+
+    for option in OPTIONS:
+        assert option.flag in text
+        assert PREFIX + option.name.upper() in text.replace("\n", "").replace(" ", "")
+    assert "examples:" in text

@@ -1,0 +1,75 @@
+import aiohttp
+import pytest
+
+from otel.hop import Ending
+from sidecar.failures import (
+    BAD_ANSWER,
+    BAD_FRAMING,
+    BAD_REQUEST,
+    BROKE_OFF,
+    FAILURES,
+    NO_CODING,
+    NO_TUNNEL,
+    OUR_FAULT,
+    REFUSED,
+    TIMED_OUT,
+    failure_of,
+    refusal_of,
+)
+
+HTTP_1_0, HTTP_1_1 = (1, 0), (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (aiohttp.ConnectionTimeoutError(), TIMED_OUT),
+        (aiohttp.ClientConnectorDNSError(None, OSError()), REFUSED),
+        (aiohttp.InvalidURL("x"), BAD_REQUEST),
+        (aiohttp.ClientResponseError(None, ()), BAD_ANSWER),
+        (aiohttp.ServerDisconnectedError(), BROKE_OFF),
+        (aiohttp.ClientOSError(), BROKE_OFF),
+        (aiohttp.ClientPayloadError(), BROKE_OFF),
+        (ConnectionResetError(), BROKE_OFF),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "x"), BAD_REQUEST),
+        (KeyError(), OUR_FAULT),
+    ],
+)
+def test_each_error_means_one_failure(error, failure):
+    assert failure_of(error) is failure
+
+
+def test_no_row_of_the_table_is_hidden_by_one_before_it():
+    kinds = [kind for kind, _ in FAILURES]
+
+    assert not any(issubclass(kind, earlier) for at, kind in enumerate(kinds) for earlier in kinds[:at])
+
+
+def test_what_the_upstream_did_is_no_decision_of_ours():
+    for failure in (BAD_ANSWER, BROKE_OFF):
+        assert (failure.status, failure.ending) == (502, None)
+    assert (REFUSED.ending, TIMED_OUT.ending) == (Ending.REFUSED, Ending.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "fields", "failure"),
+    [
+        ("GET", HTTP_1_1, [], None),
+        ("POST", HTTP_1_1, [("Transfer-Encoding", "chunked")], None),
+        ("POST", HTTP_1_1, [("Transfer-Encoding", " , Chunked")], None),
+        ("POST", HTTP_1_0, [("Transfer-Encoding", "chunked")], BAD_FRAMING),
+        ("POST", HTTP_1_1, [("Transfer-Encoding", "gzip, chunked")], NO_CODING),
+        ("POST", HTTP_1_1, [("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "chunked")], NO_CODING),
+        ("POST", HTTP_1_1, [("Transfer-Encoding", "")], NO_CODING),
+        ("POST", HTTP_1_1, [("Content-Length", "1"), ("content-length", "1")], BAD_FRAMING),
+        ("POST", HTTP_1_1, [("Content-Length", "9" * 19)], BAD_FRAMING),
+        ("POST", HTTP_1_1, [("Content-Length", "9" * 18)], None),
+        ("CONNECT", HTTP_1_1, [], NO_TUNNEL),
+        ("GET", HTTP_1_1, [("Connection", "Upgrade"), ("Upgrade", "websocket")], NO_TUNNEL),
+        ("GET", HTTP_1_1, [("Connection", "upgrade"), ("Upgrade", "h2c")], None),
+        ("GET", HTTP_1_1, [("Connection", "upgrade")], NO_TUNNEL),
+        ("GET", HTTP_1_1, [("Upgrade", "websocket")], None),
+    ],
+)
+def test_which_requests_are_not_passed_on(method, version, fields, failure):
+    assert refusal_of(method, version, fields) is failure

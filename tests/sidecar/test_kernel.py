@@ -1,0 +1,219 @@
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.kernel import HELD_NS, KEPT, NOTSENT_LOWAT_BYTES, Connection, Evidence, TcpInfo, parse_tcp_info
+
+MS = 1_000_000
+OFFSETS = {  # include/uapi/linux/tcp.h
+    "state": (0, "B"),
+    "congestion_state": (1, "B"),
+    "backoff": (4, "B"),
+    "in_flight_segments": (24, "I"),
+    "lost_segments": (32, "I"),
+    "acked_bytes": (120, "Q"),
+    "notsent_bytes": (144, "I"),
+    "window_bytes": (228, "I"),
+}
+
+
+def info(**fields) -> TcpInfo:
+    return TcpInfo(**(dict.fromkeys(OFFSETS, 0) | {"state": 1, "window_bytes": 64_000} | fields))
+
+
+class TestParsing:
+    @given(st.fixed_dictionaries({name: st.integers(0, 255) for name in OFFSETS}), st.integers(0, 100))
+    def test_each_field_is_read_from_its_place_whatever_follows(self, values, longer_by):
+        data = bytearray(232 + longer_by)
+        for name, (offset, kind) in OFFSETS.items():
+            struct.pack_into("=" + kind, data, offset, values[name])
+
+        assert parse_tcp_info(bytes(data)) == TcpInfo(**values)
+
+    @given(st.binary(max_size=231))
+    def test_a_short_struct_of_an_old_kernel_is_none(self, data):
+        assert parse_tcp_info(data) is None
+
+
+class TestEvidence:
+    """What is kept of samples, tick by tick."""
+
+    @staticmethod
+    def after(*ticks, base_bytes=0):
+        evidence = Evidence(base_bytes=base_bytes)
+        for at_ms, written, fields in ticks:
+            evidence.seen(
+                info(**fields),
+                offset_ns=at_ms * MS,
+                written_bytes=written,
+                buffered_bytes=fields.get("notsent_bytes", 0),
+                acked_count=0,
+            )
+        return evidence
+
+    @staticmethod
+    def kept_at(evidence):
+        return [sample.offset_ns // MS for sample in evidence.samples]
+
+    def test_a_healthy_stream_leaves_no_sample(self):
+        evidence = self.after(*[(100 * n, 500 * n, {"acked_bytes": 500 * n - 100}) for n in range(1, 50)])
+
+        assert self.kept_at(evidence) == []
+        assert evidence.window_peak_bytes == 64_000
+
+    def test_bytes_held_for_100_ms_are_kept_until_everything_is_acknowledged(self):
+        evidence = self.after(
+            (100, 500, {"acked_bytes": 500}),
+            (200, 600, {"acked_bytes": 500}),  # written since the last look: not held yet
+            (300, 700, {"acked_bytes": 500}),
+            (400, 700, {"acked_bytes": 600}),
+            (500, 700, {"acked_bytes": 700}),
+            (600, 700, {"acked_bytes": 700}),
+        )
+
+        assert self.kept_at(evidence) == [300, 400, 500]
+
+    def test_two_looks_that_came_close_together_do_not_make_bytes_old(self):
+        evidence = self.after((100, 500, {}), (110, 500, {}), (201, 500, {}))
+
+        assert self.kept_at(evidence) == [201]
+
+    def test_a_window_of_half_its_own_peak_is_kept(self):
+        evidence = self.after(
+            (100, 100, {"acked_bytes": 100, "window_bytes": 60_000}),
+            (200, 200, {"acked_bytes": 200, "window_bytes": 30_001}),
+            (300, 300, {"acked_bytes": 300, "window_bytes": 30_000}),
+            (400, 400, {"acked_bytes": 400, "window_bytes": 61_000}),
+        )
+
+        assert self.kept_at(evidence) == [300]
+        assert evidence.window_peak_bytes == 61_000
+
+    def test_what_the_connection_carried_before_is_taken_off(self):
+        evidence = self.after((100, 50, {"acked_bytes": 1_000}), base_bytes=1_000)
+
+        assert not evidence.is_settled(50)
+        assert evidence.acked_bytes(info(acked_bytes=1_050)) == 50
+        assert evidence.is_settled(50)
+
+    def test_a_sample_says_what_the_kernel_and_our_buffer_hold(self):
+        fields = {"in_flight_segments": 3, "notsent_bytes": 40, "lost_segments": 1, "congestion_state": 4, "backoff": 2}
+        (sample,) = self.after((100, 500, {}), (200, 500, fields)).samples
+
+        assert (sample.in_flight_segments, sample.unsent_bytes, sample.lost_segments) == (3, 80, 1)
+        assert (sample.congestion_state, sample.backoff, sample.window_bytes) == (4, 2, 64_000)
+
+    def test_samples_are_bounded_and_what_is_left_out_is_counted(self):
+        evidence = self.after(*[(100 * n, 500, {}) for n in range(1, 3 * KEPT)])
+
+        assert len(evidence.samples) <= KEPT
+        assert len(evidence.samples) + evidence.dropped_count == 3 * KEPT - 2
+        assert self.kept_at(evidence)[-1] == 100 * (3 * KEPT - 1)
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 300), st.integers(0, 900), st.integers(0, 900), st.integers(0, 70_000)),
+            max_size=40,
+        )
+    )
+    def test_times_and_acknowledged_bytes_never_go_back(self, steps):
+        evidence = Evidence(base_bytes=10)
+        at_ns = written = 0
+        acked = []
+        for pause_ms, more, acked_bytes, window in steps:
+            at_ns += pause_ms * MS
+            written += more
+            sample = info(acked_bytes=acked_bytes, window_bytes=window)
+            acked.append(evidence.acked_bytes(sample))
+            evidence.seen(sample, offset_ns=at_ns, written_bytes=written, buffered_bytes=0, acked_count=acked[-1])
+
+        assert acked == sorted(acked)
+        assert [s.acked_count for s in evidence.samples] == sorted(s.acked_count for s in evidence.samples)
+        assert all(b.offset_ns - a.offset_ns >= 0 for a, b in zip(evidence.samples, evidence.samples[1:], strict=False))
+        assert HELD_NS == 100 * MS
+
+
+@asynccontextmanager
+async def connected(*, receive_bytes=None):
+    """Both ends of a connection: ours as a transport, the peer's as a plain socket."""
+    server = socket.create_server(("127.0.0.1", 0))
+    peer = socket.socket()
+    if receive_bytes:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    peer.connect(server.getsockname())
+    ours, _ = server.accept()
+    server.close()
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+    try:
+        yield transport, peer
+    finally:
+        transport.abort()
+        peer.close()
+        await asyncio.sleep(0)
+
+
+async def settle():
+    await asyncio.sleep(0.02)
+
+
+class TestConnection:
+    async def test_what_was_written_is_in_our_kernel_or_in_our_buffer(self):
+        async with connected(receive_bytes=4_096) as (transport, _peer):
+            connection = Connection(transport)
+            connection.tune()
+            base = connection.sent_bytes()
+            written = 0
+            while not connection.buffered_bytes:
+                transport.write(bytes(16_384))
+                written += 16_384
+                await settle()
+
+            assert connection.sent_bytes() - base == written
+            assert connection.unacknowledged_bytes() > 0
+            # At most what the limit lets in, and a segment's worth: what the reader does not take stays with us.
+            assert connection.tcp_info().notsent_bytes < NOTSENT_LOWAT_BYTES + 65_536
+
+    async def test_acknowledged_bytes_are_the_peers(self):
+        async with connected() as (transport, peer):
+            connection = Connection(transport)
+            evidence = Evidence(base_bytes=connection.sent_bytes())
+            transport.write(b"x" * 1_000)
+            assert peer.recv(2_000) == b"x" * 1_000
+            await settle()
+
+            assert evidence.acked_bytes(connection.tcp_info()) == 1_000
+            assert connection.unacknowledged_bytes() == 0
+
+    async def test_unread_bytes_are_those_we_have_not_read(self):
+        async with connected() as (transport, peer):
+            transport.pause_reading()
+            await settle()
+            peer.sendall(b"y" * 77)
+            await settle()
+
+            assert Connection(transport).unread_bytes() == 77
+
+    async def test_a_closed_connection_is_not_asked_any_more(self):
+        async with connected() as (transport, _peer):
+            connection = Connection(transport)
+            transport.close()
+
+            assert not connection.is_open
+            assert connection.tcp_info() is None
+            assert connection.unread_bytes() is None
+            assert connection.sent_bytes() is None
+            connection.tune()
+            connection.reset()
+
+    async def test_a_reset_is_no_orderly_end(self):
+        async with connected() as (transport, peer):
+            Connection(transport).reset()
+            await settle()
+
+            with pytest.raises(ConnectionResetError):
+                peer.recv(1)

@@ -1,0 +1,305 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Place, Side, State, TapRole
+from otel.span import hop_to_span, span_to_hop
+from sidecar.identity import Identity
+from sidecar.recorder import BLOCKS, PATH_CHARS, Beside, Recorder, kept
+
+MS = 1_000_000
+START = 10_000 * MS  # the clock when the request came: offsets count from here
+HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
+PING = b"data: \n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def recorder(*, path="/v1/chat/completions", anchor_ns=START) -> Recorder:
+    return Recorder(
+        Identity(
+            request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16, parent_span_id="3" * 16
+        ),
+        place=Place("gateway", TapRole.INGRESS),
+        anchor=Anchor(1_700_000_000 * 10**9, anchor_ns, "domain"),
+        method="POST",
+        path=path,
+    )
+
+
+def answered(**head) -> Recorder:
+    """An exchange whose answer begins 2 ms after it came."""
+    found = recorder()
+    found.request_forwarded(START + MS)
+    found.answered(START + 2 * MS, **{"status": 200, "content_type": "text/event-stream", **head})
+    return found
+
+
+def pass_on(found, data, at_ms, *, offset_bytes=0):
+    found.arrived(data, START + at_ms * MS)
+    found.taken(START + at_ms * MS + 50_000, offset_bytes)
+
+
+def test_a_whole_exchange():
+    found = answered()
+    found.request_passed(7)
+    found.alias_seen("theirs")
+    found.alias_seen("r")
+    pass_on(found, HELLO, 10)
+    pass_on(found, DONE, 20)
+    found.upstream_ended(START + 21 * MS, is_clean=True)
+    found.downstream_ended(START + 22 * MS, 400)
+
+    hop = found.close(START + 30 * MS)
+
+    assert (hop.state, hop.end.ending, hop.end.ended_by, hop.end.phase) == (
+        State.FINAL,
+        Ending.COMPLETE,
+        Side.UPSTREAM,
+        Phase.DRAIN,
+    )
+    assert hop.end.idle_ns == MS
+    assert (hop.aliases, hop.parent_span_id, hop.span_id) == (("theirs",), "3" * 16, "2" * 16)
+    moments = hop.moments
+    assert (moments.request_forwarded_ns, moments.headers_received_ns) == (MS, 2 * MS)
+    assert (moments.upstream_ended_ns, moments.downstream_ended_ns, moments.closed_ns) == (21 * MS, 22 * MS, 30 * MS)
+    assert [(s.arrived_ns, s.taken_ns) for s in hop.timeline.stamps] == [
+        (10 * MS, 10 * MS + 50_000),
+        (20 * MS, 20 * MS + 50_000),
+    ]
+    assert (hop.traffic.request_bytes, hop.traffic.bytes_in, hop.traffic.event_count) == (7, len(HELLO + DONE), 2)
+    assert (hop.exchange.is_stream, hop.exchange.dialect, hop.exchange.status) == (True, "openai_chat", 200)
+
+
+def test_a_record_is_final_once():
+    found = answered()
+    found.close(START)
+
+    with pytest.raises(RuntimeError, match="one final record"):
+        found.close(START)
+
+
+def test_what_was_not_taken_was_not_handed_on():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.arrived(HELLO, START + 11 * MS)
+    found.client_left(START + 15 * MS)
+    found.arrived(HELLO, START + 16 * MS)
+
+    hop = found.close(START + 17 * MS)
+
+    assert [stamp.taken_ns is None for stamp in hop.timeline.stamps] == [False, True, True]
+    assert (hop.traffic.bytes_in, hop.traffic.bytes_out, hop.traffic.wasted_count) == (3 * len(HELLO), len(HELLO), 1)
+    assert (hop.end.ending, hop.end.phase, hop.end.idle_ns) == (Ending.CLIENT_DISCONNECT, Phase.EVENTS, 4 * MS)
+
+
+def test_a_terminal_event_that_the_reader_did_not_stay_for_is_no_completion():
+    found = answered()
+    found.arrived(DONE, START + 10 * MS)
+    found.client_left(START + 99 * MS)
+
+    assert found.close(START + 99 * MS).end.ending is Ending.CLIENT_DISCONNECT
+
+
+def test_a_reader_that_leaves_with_the_terminal_event_has_all():
+    found = answered()
+    pass_on(found, DONE, 10)
+    found.client_left(START + 11 * MS)
+
+    end = found.close(START + 12 * MS).end
+    assert (end.ending, end.phase, end.framing_incomplete) == (Ending.COMPLETE, Phase.TERMINAL, False)
+
+
+@pytest.mark.parametrize(
+    ("head", "ending"),
+    [
+        ({}, Ending.MISSING_TERMINAL),
+        ({"status": 500}, Ending.COMPLETE),
+        ({"content_type": "application/json"}, Ending.COMPLETE),
+        ({"content_encoding": "br"}, Ending.COMPLETE),
+        ({"has_body": False}, Ending.COMPLETE),
+        ({"is_delimited": False}, Ending.MISSING_TERMINAL),
+        ({"is_delimited": False, "content_type": "text/plain"}, Ending.UNKNOWN_END),
+    ],
+)
+def test_a_clean_end_without_a_terminal_event(head, ending):
+    found = answered(**head)
+    pass_on(found, HELLO, 10)
+    found.upstream_ended(START + 20 * MS, is_clean=True)
+
+    assert found.close(START + 20 * MS).end.ending is ending
+
+
+@pytest.mark.parametrize(
+    ("steps", "phase"),
+    [
+        ([], Phase.CONNECT),
+        ([lambda r: r.request_forwarded(START)], Phase.HEADERS),
+        ([lambda r: r.answered(START, status=200, content_type="text/event-stream")], Phase.FIRST_EVENT),
+    ],
+)
+def test_the_phase_is_how_far_it_came(steps, phase):
+    found = recorder()
+    for step in steps:
+        step(found)
+    found.client_left(START + MS)
+
+    assert found.close(START + MS).end.phase is phase
+
+
+def test_what_the_upstream_did_is_not_changed_by_what_comes_after():
+    found = answered()
+    found.upstream_ended(START + 5 * MS, is_clean=False)
+    found.upstream_ended(START + 6 * MS, is_clean=True)
+    found.stopped(Ending.DRAINED, START + 7 * MS)
+    found.stopped(Ending.LOST, START + 8 * MS)
+
+    end = found.close(START + 9 * MS).end
+    assert (end.ending, end.framing_incomplete) == (Ending.UPSTREAM_CUT, True)
+
+
+def test_an_answer_of_our_own_has_its_status_and_type():
+    found = recorder()
+    found.stopped(Ending.REFUSED, START + 5 * MS)
+    found.answered_by_us(status=502, error_type="upstream_refused")
+
+    hop = found.close(START + 6 * MS)
+    assert (hop.end.ending, hop.end.ended_by, hop.end.phase) == (Ending.REFUSED, Side.UPSTREAM, Phase.CONNECT)
+    assert (hop.exchange.status, hop.exchange.error_type, hop.exchange.framing) == (502, "upstream_refused", "none")
+
+
+def test_segments_follow_one_another_and_the_final_record_has_all():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.blocked(START + 11 * MS, START + 12 * MS, 3)
+    lag = Interval(START + 5 * MS, START + 13 * MS)
+    sample = KernelSample(14 * MS, 1, 0, 0, 65_536, 0, 0, 0)
+    first = found.segment(START + 20 * MS, Beside(lag=[lag], samples=[sample], window_peak_bytes=65_536))
+    pass_on(found, HELLO, 25)
+    found.blocked_since_ns = START + 26 * MS
+    later = KernelSample(27 * MS, 2, 0, 0, 65_536, 0, 0, 0)
+    second = found.segment(START + 30 * MS, Beside(lag=[lag], samples=[sample, later], window_peak_bytes=65_536))
+    found.blocked_since_ns = None
+    found.blocked(START + 26 * MS, START + 40 * MS, None)
+    final = found.close(START + 50 * MS, Beside(lag=[lag], samples=[sample, later], window_peak_bytes=65_536))
+
+    assert [hop.state for hop in (first, second, final)] == [State.OPEN, State.OPEN, State.FINAL]
+    assert [hop.segment_index for hop in (first, second, final)] == [0, 1, 2]
+    assert len({hop.span_id for hop in (first, second, final)}) == 3
+    assert first.parent_span_id == second.parent_span_id == final.span_id
+    assert [[stamp.seq for stamp in hop.timeline.stamps] for hop in (first, second, final)] == [[0], [1], [0, 1]]
+    assert first.timeline.blocked == (Blocked(11 * MS, 12 * MS, 3),)
+    assert second.timeline.blocked == (Blocked(26 * MS, 30 * MS, None),)
+    assert final.timeline.blocked == (Blocked(11 * MS, 12 * MS, 3), Blocked(26 * MS, 40 * MS, None))
+    assert [len(hop.timeline.lag) for hop in (first, second, final)] == [1, 0, 1]
+    assert [hop.timeline.samples for hop in (first, second, final)] == [(sample,), (later,), (sample, later)]
+    assert (first.moments.closed_ns, first.end) == (20 * MS, None)
+
+
+def test_progress_is_an_event_or_the_last_step_before_one():
+    found = recorder()
+    assert found.progress_ns == START
+    found.request_forwarded(START + MS)
+    assert found.progress_ns == START + MS
+    found.answered(START + 2 * MS, status=200, content_type="text/event-stream")
+    assert found.progress_ns == START + 2 * MS
+    pass_on(found, HELLO, 10)
+    pass_on(found, PING, 20)
+    assert found.progress_ns == START + 10 * MS
+
+
+def test_the_end_of_the_body_is_acknowledged_as_one_more():
+    found = answered()
+    pass_on(found, HELLO, 10, offset_bytes=300)
+    pass_on(found, DONE, 11, offset_bytes=400)
+
+    assert [found.acked_count(size) for size in (299, 300, 399, 400, 500)] == [0, 1, 1, 2, 2]
+    found.downstream_ended(START + 12 * MS, 405)
+    assert [found.acked_count(size) for size in (400, 404, 405)] == [2, 2, 3]
+    assert recorder().acked_count(10) == 0
+
+
+def test_when_the_upstream_was_closed_stands_in_the_record():
+    found = answered()
+    found.client_left(START + 5 * MS)
+    found.upstream_closed(START + 6 * MS)
+
+    moments = found.close(START + 7 * MS).moments
+    assert (moments.client_left_ns, moments.upstream_closed_ns) == (5 * MS, 6 * MS)
+
+
+def test_failures_of_looking_can_be_asked_for():
+    assert (recorder().failure_count, answered().failure_count) == (0, 0)
+
+
+def test_blocked_stretches_are_bounded():
+    found = answered()
+    for number in range(BLOCKS + 5):
+        found.blocked(START + number, START + number + 1, 0)
+
+    assert len(found.close(START + MS).timeline.blocked) == BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("/a?secret=1", "/a"), ("/ä\udcff?x", "/??"), ("/" + "a" * 999, ("/" + "a" * 999)[:PATH_CHARS])],
+)
+def test_a_path_is_recorded_short_plain_and_without_its_query(path, shown):
+    assert recorder(path=path).close(START).exchange.path == shown
+
+
+def test_a_record_leaves_quantised_unless_told_otherwise():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.blocked(START + 10_123_456, START + 12_654_321, None)
+    hop = found.close(START + 20 * MS)
+
+    assert kept(hop, is_exact=False).timeline.unit_ns == 100_000
+    assert kept(hop, is_exact=False).timeline.blocked == (Blocked(10_100_000, 12_600_000, None),)
+    assert kept(hop, is_exact=True).timeline.blocked == (Blocked(10_123_000, 12_654_000, None),)
+    assert kept(hop, is_exact=True).timeline.quantum == 1
+
+
+def test_a_glance_shows_how_long_it_has_been_silent():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.blocked_since_ns = START + 11 * MS
+
+    glance = found.glance(START + 1_010 * MS)
+    assert (glance["silent_s"], glance["is_blocked"], glance["events"], glance["phase"]) == (1.0, True, 1, "events")
+
+
+STEPS = {
+    "forwarded": lambda r, at: r.request_forwarded(at),
+    "answered": lambda r, at: r.answered(at, status=200, content_type="text/event-stream"),
+    "hello": lambda r, at: r.arrived(HELLO, at),
+    "done": lambda r, at: r.arrived(DONE, at),
+    "broken": lambda r, at: r.arrived(b"\xff: \n\n data", at),
+    "taken": lambda r, at: r.taken(at, at % 1_000),
+    "blocked": lambda r, at: r.blocked(at, at + 5 * MS, 1),
+    "clean": lambda r, at: r.upstream_ended(at, is_clean=True),
+    "cut": lambda r, at: r.upstream_ended(at, is_clean=False),
+    "sent": lambda r, at: r.downstream_ended(at, 5_000),
+    "left": lambda r, at: r.client_left(at),
+    "closed": lambda r, at: r.upstream_closed(at),
+    "drained": lambda r, at: r.stopped(Ending.DRAINED, at),
+    "segment": lambda r, at: r.segment(at),
+}
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 500 * MS)), max_size=25),
+    is_exact=st.booleans(),
+    shift_ns=st.sampled_from([0, 3_600 * 10**9]),
+)
+def test_whatever_happens_in_whatever_order_there_is_one_record_that_can_travel(steps, is_exact, shift_ns):
+    found = recorder(anchor_ns=START + shift_ns)
+    at_ns = START + shift_ns
+    for name, pause_ns in steps:
+        at_ns += pause_ns
+        STEPS[name](found, at_ns)
+
+    hop = kept(found.close(at_ns), is_exact=is_exact)
+
+    assert hop.state is State.FINAL
+    assert span_to_hop(hop_to_span(hop)) == hop
+    assert hop.traffic.event_count == len(hop.timeline.stamps)
