@@ -21,6 +21,7 @@ import uvloop
 from aiohttp import web
 
 from otel.config import FILE_VARIABLE, LISTENERS, OPTIONS, Config, config_of, is_loopback, parser
+from otel.exposition import exposition
 from otel.findings import Policy
 from otel.hop import Hop
 from otel.judging import Clock, Judge, Rules
@@ -32,7 +33,6 @@ from otel.store.base import SECOND_NS, StoreError
 from otel.store.sqlite import SqliteStore
 from otel.store.threads import AsyncStore
 from otel.view.app import QueryApi
-from otel.view.exposition import exposition
 from otel.view.meters import meters
 
 HOUSEKEEPING_S: Final = 60.0

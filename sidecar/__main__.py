@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import platform
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from time import gmtime
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +21,7 @@ from aiohttp import web
 from opentelemetry.sdk.resources import OTELResourceDetector
 
 from otel.hop import Ending, Place, TapRole
+from otel.logs import log_to_stderr
 from otel.settings import ConfigError
 from sidecar.admin import Admin
 from sidecar.clock import Clock, SystemClock
@@ -46,7 +45,6 @@ FLUSH_S: Final = 5.0
 """Longest that the end waits for spans to be taken: what Kubernetes grants is 30 s for everything."""
 _USAGE: Final = 2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if flags["check_config"]:
         print("the configuration can be used")  # noqa: T201
         return 0
-    _log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(serve(config))
 
@@ -225,36 +223,6 @@ def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What nobody caught. Its text may quote what passed through, so only its kind is said."""
     error = context.get("exception")
     log.error("unhandled", extra={"error": type(error).__name__, "what": str(context.get("message", ""))[:100]})
-
-
-class Lines(logging.Formatter):
-    """One line each: time, level, message, then the fields of the record as key=value.
-
-    Of other libraries only the form of a message is shown, never what was filled in: that may be a user's text.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
-        is_ours = record.name.partition(".")[0] in {"sidecar", "otel"}
-        message = record.getMessage() if is_ours else f"{record.name}: {record.msg}"
-        fields = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in _STANDARD]
-        return " ".join([time, record.levelname.lower(), message, *fields])
-
-
-def _shown(value: object) -> str:
-    text = str(value)
-    is_plain = text.isascii() and text.isprintable() and " " not in text and '"' not in text and text != ""
-    return text if is_plain else json.dumps(text)
-
-
-def _log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler()
-    lines = Lines()
-    lines.converter = gmtime
-    handler.setFormatter(lines)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("aiohttp").setLevel(logging.ERROR)
-    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
 
 from aiohttp import web
 
+from otel.exposition import CONTENT_TYPE, Series, exposition, series, single
 from otel.hop import Ending
 from sidecar.backlog import Counters
 from sidecar.clock import Clock
@@ -23,34 +21,6 @@ from sidecar.exporter import Exporter
 from sidecar.lag import Canary
 from sidecar.listener import RefusedHeads
 from sidecar.records import Records
-
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One series family: its name, type, help, and a value for each set of labels."""
-
-    name: str
-    type: str
-    help: str
-    values: Mapping[tuple[tuple[str, str], ...], float]
-
-
-def exposition(metrics: Iterable[Metric]) -> str:
-    """Metrics in the Prometheus text format, version 0.0.4."""
-    lines = []
-    for metric in metrics:
-        lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.type}"]
-        for labels, value in metric.values.items():
-            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
-            number = str(int(value)) if value == math.floor(value) else repr(float(value))
-            lines.append(f"{metric.name}{{{shown}}} {number}" if shown else f"{metric.name} {number}")
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class Admin:
@@ -92,7 +62,7 @@ class Admin:
         return web.Response(text="ready\n")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=exposition(self.metrics()).encode(), headers={"Content-Type": _TEXT})
+        return web.Response(body=exposition(self.metrics()).encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _streams(self, request: web.Request) -> web.Response:
         if not _is_local(request):
@@ -113,18 +83,18 @@ class Admin:
             for live in self._exchanges.running()
         ]
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[Series]:
         """All series of the sidecar; every ending has one from the start, so that rates have a beginning."""
         exchanges, records = self._exchanges, self._records
         found = [
-            Metric("gapline_build_info", "gauge", "what runs", {tuple(self._build.items()): 1}),
+            series("gapline_build_info", "gauge", "what runs", [(self._build, 1)]),
             _gauge("gapline_streams", "exchanges that run", exchanges.running_count),
             _gauge("gapline_lingering", "records that wait for the reader's kernel", exchanges.lingering_count),
-            Metric(
+            series(
                 "gapline_exchanges_total",
                 "counter",
                 "exchanges by ending",
-                {(("ending", ending.value),): records.ended[ending] for ending in Ending},
+                [({"ending": ending.value}, records.ended[ending]) for ending in Ending],
             ),
             _counter("gapline_stalls_total", "silences of at least --stall-after", exchanges.stall_count),
             _counter("gapline_refused_heads_total", "requests refused before they were any", self._refused_heads.count),
@@ -144,16 +114,16 @@ class Admin:
         return found
 
 
-def _of_export(counters: Counters) -> list[Metric]:
+def _of_export(counters: Counters) -> list[Series]:
     return [
         _counter("gapline_export_offered_total", "spans made", counters.offered),
         _counter("gapline_export_accepted_total", "spans that the endpoint has taken", counters.accepted),
         _counter("gapline_export_rejected_total", "spans that the endpoint has refused", counters.rejected),
-        Metric(
+        series(
             "gapline_export_dropped_total",
             "counter",
             "spans lost, by reason",
-            {(("reason", reason),): number for reason, number in counters.dropped.items()},
+            [({"reason": reason}, number) for reason, number in counters.dropped.items()],
         ),
         _counter("gapline_export_retries_total", "requests that were repeated", counters.retried),
         _gauge("gapline_export_queue_spans", "spans that wait", counters.queued),
@@ -162,12 +132,12 @@ def _of_export(counters: Counters) -> list[Metric]:
     ]
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return Metric(name, "gauge", text, {(): value})
+def _gauge(name: str, text: str, value: float) -> Series:
+    return single(name, "gauge", text, value)
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
-    return Metric(name, "counter", text, {(): value})
+def _counter(name: str, text: str, value: float) -> Series:
+    return single(name, "counter", text, value)
 
 
 def _is_local(request: web.Request) -> bool:

@@ -39,7 +39,8 @@ class Live:
         "is_uploading",
         "linger_until_ns",
         "recorder",
-        "stall_told_ns",
+        "stall_due_ns",
+        "stall_since_ns",
         "stopping",
         "task",
         "writer",
@@ -54,7 +55,8 @@ class Live:
         self.evidence: Evidence | None = None
         self.is_uploading = False
         self.stopping: Ending | None = None
-        self.stall_told_ns: int | None = None
+        self.stall_since_ns: int | None = None
+        self.stall_due_ns = 0
         self.linger_until_ns: int | None = None
 
     @property
@@ -155,16 +157,24 @@ class Exchanges:
         """One look at all exchanges."""
         for live in tuple(self._running):
             self._look(live, at_ns)
-            progress_ns = live.recorder.progress_ns
-            if at_ns - progress_ns >= self._stall_after_ns and live.stall_told_ns != progress_ns:
-                live.stall_told_ns = progress_ns  # once per stall
-                self.stall_count += 1
-                self.cut(live, at_ns)
+            self._tell_stall(live, at_ns)
         for live in tuple(self._lingering):
             self._look(live, at_ns)
             if live.is_settled or (live.linger_until_ns is not None and at_ns >= live.linger_until_ns):
                 del self._lingering[live]
                 self._close(live, at_ns)
+
+    def _tell_stall(self, live: Live, at_ns: int) -> None:
+        """Report a silence at its onset, and again whenever it has doubled, so that what is known of it is young."""
+        progress_ns = live.recorder.progress_ns
+        if live.stall_since_ns != progress_ns:
+            live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._stall_after_ns
+        if at_ns < live.stall_due_ns:
+            return
+        is_onset = live.stall_due_ns == progress_ns + self._stall_after_ns
+        self.stall_count += is_onset
+        live.stall_due_ns = at_ns + (at_ns - progress_ns)
+        self.cut(live, at_ns)
 
     def _look(self, live: Live, at_ns: int) -> None:
         try:

@@ -12,12 +12,13 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 from aiohttp import web
 
+from otel import exposition
 from otel.instants import rfc3339
 from otel.judging import Judge
 from otel.query import timeline_answer
 from otel.store.base import StoreError, Unsupported, VerdictRow
 from otel.store.threads import AsyncStore
-from otel.view import exposition, openapi
+from otel.view import openapi
 from otel.view.parameters import ParameterError, no_parameters, request_id, stall_query, write_cursor
 
 NO_TOKEN_PATHS: Final = frozenset({"/healthz", "/readyz"})

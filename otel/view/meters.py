@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from otel.exposition import Series, series, single
 from otel.judging import Judge
 from otel.receiver import Counters
 from otel.store.base import SECOND_NS, Stats
-from otel.view.exposition import Series, series, single
 
 _P = "gapline_collector_"
 

@@ -1,4 +1,4 @@
-"""Every kind of fault at every hop of the demo's real chain: how often is the verdict right, and how exact are its terms?
+"""Every fault at every hop of the demo's real chain: how often is the verdict right, how exact are its terms?
 
     python -m tests.batteries.faults --runs 5 --healthy 20
 

@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from otel.settling import Settling
 from otel.store.base import SECOND_NS, StallQuery, StoreError
 from otel.store.memory import MemoryStore
 from otel.store.threads import AsyncStore
-from tests.support.builders import WALL_NS, a_hop
+from tests.support.builders import a_hop
 from tests.support.chain import GATEWAY, PROXY, WORKER, Chain, run, shifted
 
 S = SECOND_NS

@@ -13,12 +13,31 @@ from otel.query import timeline_answer, verdict_answer
 from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, Chain, S, run
 
-KEYS = set(
-    (
-        "request_id trace_id status verdict_final open as_of since cause first_hop owner segment gap_s at_seq at_position wait "
-        "contributions others confidence missing observed_to evidence hops sentence"
-    ).split()
-)
+KEYS = {
+    "request_id",
+    "trace_id",
+    "status",
+    "verdict_final",
+    "open",
+    "as_of",
+    "since",
+    "cause",
+    "first_hop",
+    "owner",
+    "segment",
+    "gap_s",
+    "at_seq",
+    "at_position",
+    "wait",
+    "contributions",
+    "others",
+    "confidence",
+    "missing",
+    "observed_to",
+    "evidence",
+    "hops",
+    "sentence",
+}
 AS_OF = "2026-01-01T00:00:00Z"
 
 

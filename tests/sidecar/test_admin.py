@@ -6,7 +6,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from otel.hop import Ending
-from sidecar.admin import Admin, Metric, exposition
+from sidecar.admin import Admin
 from sidecar.backlog import Counters
 from sidecar.exchanges import Exchanges
 from sidecar.lag import Canary
@@ -49,19 +49,6 @@ async def admin():
 async def client(admin):
     async with TestClient(TestServer(admin.app())) as found:
         yield found
-
-
-def test_metrics_are_written_as_prometheus_reads_them():
-    metrics = [
-        Metric("a_total", "counter", "things", {(("kind", 'x"y\\z\n'), ("b", "c")): 2, (): 0.25}),
-        Metric("b", "gauge", "more", {(): 3.0}),
-    ]
-
-    assert exposition(metrics) == (
-        "# HELP a_total things\n# TYPE a_total counter\n"
-        'a_total{kind="x\\"y\\\\z\\n",b="c"} 2\na_total 0.25\n'
-        "# HELP b more\n# TYPE b gauge\nb 3\n"
-    )
 
 
 async def test_metrics_tell_the_build_every_ending_and_the_export(client):

@@ -153,7 +153,7 @@ async def test_the_kernel_is_asked_only_while_bytes_are_out(bench):
     assert live.connection.asked_count == 1
 
 
-async def test_a_silent_stream_is_reported_once_for_each_silence(bench):
+async def test_a_silence_is_reported_at_its_onset_and_whenever_it_has_doubled(bench):
     live = bench.begin()
     bench.answer(live, HELLO)
     live.connection.acked_bytes = live.writer.output_size
@@ -163,6 +163,7 @@ async def test_a_silent_stream_is_reported_once_for_each_silence(bench):
 
     assert [(hop.moments.closed_ns // MS, len(hop.timeline.stamps)) for hop in bench.kept.hops] == [
         (2_000, 1),
+        (4_000, 0),
         (8_000, 1),
     ]
     assert bench.exchanges.stall_count == 2

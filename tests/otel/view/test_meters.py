@@ -1,5 +1,6 @@
 import re
 
+from otel.exposition import exposition
 from otel.findings import Cause, Policy, Status
 from otel.judging import Clock, Judge, Rules
 from otel.receiver import Counters
@@ -7,7 +8,6 @@ from otel.settling import Settling
 from otel.store.base import SECOND_NS, Stats
 from otel.store.memory import MemoryStore
 from otel.store.threads import AsyncStore
-from otel.view.exposition import exposition
 from otel.view.meters import meters
 
 

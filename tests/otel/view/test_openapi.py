@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from otel.findings import Policy
-from otel.join import join
 from otel.instants import rfc3339
+from otel.join import join
 from otel.query import timeline_answer, verdict_answer
 from otel.verdict import judge
 from otel.view.openapi import document

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.view.exposition import exposition, series, single
+from otel.exposition import exposition, series, single
 
 
 def test_a_series_has_help_type_and_a_line_for_each_sample():
