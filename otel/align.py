@@ -178,10 +178,15 @@ def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int
 
 
 def acknowledged(lane: Lane) -> list[int]:
-    """When the reader's kernel had each event: `taken`, unless a sample LATE_ACK_NS later still shows it on the way."""
+    """When the reader's kernel had each event: `taken`, unless a sample LATE_ACK_NS later still shows it on the way.
+
+    Then it is somewhere between that sample and the first that shows it acknowledged; where we became able to write
+    again in between, the reader had made room, and that instant is taken.
+    """
     samples = lane.hop.timeline.samples
     times = [s.offset_ns for s in samples]
     counts = [s.acked_count for s in samples]
+    block_ends = [end for _, end in lane.blocked]
     result: list[int] = []
     for seq, taken in zip(lane.seq, lane.taken, strict=True):
         when = taken
@@ -189,6 +194,9 @@ def acknowledged(lane: Lane) -> list[int]:
         late = bisect_left(times, taken + LATE_ACK_NS)
         if late < shown:
             when = times[min(shown, len(times) - 1)]
+            freed = bisect_right(block_ends, times[shown - 1])
+            if freed < len(block_ends) and block_ends[freed] < when:
+                when = max(taken, block_ends[freed])
         result.append(max(when, result[-1]) if result else when)
     return result
 

@@ -150,3 +150,12 @@ def test_bounds_of_positions_are_ordered_and_hold_the_truth(pieces):
     for (chars, _), low, high in zip(pieces, lane.low, lane.high, strict=True):
         true += chars
         assert low <= true <= high
+
+
+def test_an_acknowledgement_between_two_samples_is_placed_where_we_could_write_again():
+    hop = run(Chain(events=4, gap=S))[2]
+    taken = hop.timeline.stamps[1].taken_ns
+    samples = [KernelSample(taken + ms * MS, acked, 1, 0, 0, 0, 0, 0) for ms, acked in ((300, 1), (600, 1), (700, 2))]
+    blocked = (Blocked(taken - 10 * MS, taken + 640 * MS, 0),)
+    late = with_timeline(hop, samples=tuple(samples), blocked=blocked)
+    assert acknowledged(lane_of(late, CONTENT))[1] == taken + 640 * MS

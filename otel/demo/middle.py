@@ -1,0 +1,147 @@
+"""A gateway or an inference proxy: an app that passes a request on and streams the answer back event by event.
+
+    python -m otel.demo.middle --hop gateway --port PORT --next URL
+
+All it does for its sidecar is what a good hop does anyway: it forwards `x-request-id` and `traceparent`.
+URL is the address of the next hop's sidecar, where the next hop's own address would have stood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+
+from otel.demo import faults, script
+from otel.demo.faults import Fault, Kind
+from otel.demo.worker import break_off, serve
+
+FORWARDED: Final = ("content-type", "accept", "authorization", "x-request-id", "traceparent", faults.HEADER)
+RETURNED: Final = ("content-type", "cache-control")
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class Middle:
+    """One hop in the middle; `next_url` is the hop that it asks."""
+
+    _session: aiohttp.ClientSession
+
+    def __init__(self, *, hop: str, next_url: str) -> None:
+        self._hop = hop
+        self._next_url = next_url
+
+    async def connect(self, _: web.Application) -> AsyncIterator[None]:
+        """Keep connections to the next hop for as long as the app runs."""
+        no_limit = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(timeout=no_limit, auto_decompress=False) as self._session:
+            yield
+
+    async def pass_on(self, request: web.Request) -> web.StreamResponse:
+        """Ask the next hop and pass its answer on; an answer that breaks off there, or here, breaks off for all."""
+        fault = faults.fault_of(request.headers.get(faults.HEADER), hop=self._hop)
+        cut_after_s = fault.seconds if fault is not None and fault.kind is Kind.CUT else None
+        body = await request.read()
+        headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
+        url = self._next_url + request.path_qs
+        response: web.StreamResponse = web.Response(status=502)
+        try:
+            async with asyncio.timeout(cut_after_s), self._session.post(url, data=body, headers=headers) as answer:
+                kept = {name: answer.headers[name] for name in RETURNED if name in answer.headers}
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                await deliver(events_of(answer.content), response.write, fault, middle=_middle_of(body))
+        except (TimeoutError, aiohttp.ClientError):
+            break_off(request)
+        return response
+
+
+async def events_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The events of an SSE stream, bytes untouched, each as soon as its blank line is there (LF only, as ours are)."""
+    pending = b""
+    async for data in content.iter_any():
+        *events, pending = (pending + data).split(b"\n\n")
+        for event in events:
+            yield event + b"\n\n"
+    if pending:
+        yield pending
+
+
+async def deliver(events: AsyncIterator[bytes], write: Write, fault: Fault | None, *, middle: int) -> None:
+    """Write every event, with the fault of this hop in between. What is held is written later, never lost."""
+    match fault:
+        case Fault(kind=Kind.BUFFER, seconds=seconds):
+            await _deliver_in_flushes(events, write, every_s=seconds)
+        case Fault(kind=Kind.STALL | Kind.SLOW_FIRST, seconds=seconds):
+            held = middle if fault.kind is Kind.STALL else 0
+            index = 0
+            async for event in events:
+                if index == held:
+                    await asyncio.sleep(seconds)
+                await write(event)
+                index += 1
+        case _:
+            async for event in events:
+                await write(event)
+
+
+async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, *, every_s: float) -> None:
+    held: list[bytes] = []
+
+    async def flush() -> None:
+        data = b"".join(held)
+        held.clear()
+        if data:
+            await write(data)
+
+    async def flush_for_ever() -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await flush()
+
+    flusher: asyncio.Task[None] | None = None
+    index = 0
+    try:
+        async for event in events:
+            if index < script.OPENING_EVENTS:
+                await write(event)
+            else:
+                held.append(event)
+                flusher = flusher or asyncio.create_task(flush_for_ever())
+            index += 1
+    finally:
+        if flusher is not None:
+            flusher.cancel()
+    await flush()
+
+
+def _middle_of(body: bytes) -> int:
+    """The event to hold, from the length that the request asks for."""
+    try:
+        return script.middle_of(int(json.loads(body)["max_tokens"]))
+    except (ValueError, TypeError, KeyError):
+        return script.middle_of(script.DEFAULT_EVENTS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m otel.demo.middle", description=__doc__)
+    parser.add_argument("--hop", choices=(faults.GATEWAY, faults.PROXY), required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--next", required=True, metavar="URL")
+    arguments = parser.parse_args(argv)
+    hop = Middle(hop=arguments.hop, next_url=arguments.next)
+    app = web.Application()
+    app.cleanup_ctx.append(hop.connect)
+    app.router.add_post("/{path:.*}", hop.pass_on)
+    serve(app, port=arguments.port)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""What the scripted model worker says and when: an OpenAI chat stream as a list of events with their times.
+
+The worker's own faults are changes of this list. Text, pauses and order follow from the seed alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from otel.demo.faults import Fault, Kind
+
+DEFAULT_EVENTS: Final = 120
+"""Content events of an answer: three seconds, long enough for a rhythm to show."""
+FEWEST_EVENTS: Final = 20
+"""With fewer a source shows no rhythm, and no wait can be charged to it."""
+PACE_S: Final = (0.020, 0.030)
+"""Shortest and longest pause between two content events in seconds: about forty tokens a second."""
+MEAN_PACE_S: Final = sum(PACE_S) / 2
+THINKING_S: Final = 0.1
+"""Seconds from the request to the first event: a short prefill."""
+EVENT_CHARS: Final = 6
+"""Visible characters of an ordinary event, one word."""
+OPENING_EVENTS: Final = 40
+"""Events that pass before a hop begins to hold events back: a rhythm to differ from, and no late first event."""
+SLOW_READ_EVENT_CHARS: Final = 1_600
+"""The same for a client that reads slowly: its kernel's buffer has to fill while it does not read."""
+SLOW_READ_HASTE: Final = 2.5
+"""For such a client events also come so many times faster: the last whole one lies close before the full buffer."""
+
+_WORDS: Final = ("amber", "birch", "cedar", "dunes", "ember", "fjord", "grove", "heath", "inlet", "knoll", "ledge")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One event of the stream and when it is sent, in seconds after the request arrived."""
+
+    at_s: float
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An answer. is_whole: it ends as the protocol says; otherwise the connection closes after the last event."""
+
+    events: tuple[Due, ...]
+    is_whole: bool = True
+
+
+def events_needed(fault: Fault | None) -> int:
+    """The fewest content events with which the fault happens in mid-stream and leaves a trace."""
+    match fault:
+        case Fault(kind=Kind.CUT):
+            lasts_s = fault.seconds + 1
+        case Fault(kind=Kind.BUFFER):
+            lasts_s = OPENING_EVENTS * MEAN_PACE_S + 3.5 * fault.seconds  # three full flushes are no single stall
+        case Fault(kind=Kind.SLOW_READ):
+            lasts_s = (fault.seconds + 2) * SLOW_READ_HASTE
+        case _:
+            return FEWEST_EVENTS
+    return math.ceil(lasts_s / MEAN_PACE_S)
+
+
+def middle_of(events: int) -> int:
+    """The event that a stall holds: its index among all events of an answer with so many content events."""
+    return max(1, events // 2)
+
+
+def script(*, request_id: str, model: str, events: int, seed: int, fault: Fault | None = None) -> Script:
+    """The answer to one request: the role, the content, the finish reason, the usage, and the mark of the end.
+
+    fault: the worker's own, or the client's `slow-read`, for which events are larger and faster.
+    """
+    draw = random.Random(seed)
+    is_hasty = fault is not None and fault.kind is Kind.SLOW_READ
+    chars, haste = (SLOW_READ_EVENT_CHARS, SLOW_READ_HASTE) if is_hasty else (EVENT_CHARS, 1.0)
+    frame = {
+        "id": f"chatcmpl-{request_id}",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": model,
+    }
+    at_s = THINKING_S
+    dues = [Due(at_s, _chunk(frame, {"role": "assistant", "content": ""}))]
+    for index in range(events):
+        at_s += draw.uniform(*PACE_S) / haste if index else 0.0  # the role is sent when the first text is there
+        text = "".join(f"{draw.choice(_WORDS)} " for _ in range(chars // EVENT_CHARS))
+        dues.append(Due(at_s, _chunk(frame, {"content": text})))
+    usage = {"prompt_tokens": 1, "completion_tokens": events, "total_tokens": events + 1}
+    dues.append(Due(at_s, _chunk(frame, {}, finish_reason="stop")))
+    dues.append(Due(at_s, _event({**frame, "choices": [], "usage": usage})))
+    dues.append(Due(at_s, b"data: [DONE]\n\n"))
+    return planted(Script(tuple(dues)), fault, middle=middle_of(events))
+
+
+def planted(answer: Script, fault: Fault | None, *, middle: int) -> Script:
+    """The answer with the worker's fault in it; any other fault changes nothing."""
+    events = answer.events
+    match fault:
+        case Fault(kind=Kind.SLOW_FIRST, seconds=seconds):
+            return replace(answer, events=_held(events, 0, until_s=seconds))
+        case Fault(kind=Kind.STALL, seconds=seconds):
+            return replace(answer, events=_held(events, middle, until_s=events[middle - 1].at_s + seconds))
+        case Fault(kind=Kind.BUFFER, seconds=seconds):
+            return replace(answer, events=_flushed(events, every_s=seconds))
+        case Fault(kind=Kind.CUT, seconds=seconds):
+            return Script(tuple(due for due in events if due.at_s <= seconds), is_whole=False)
+        case _:
+            return answer
+
+
+def _held(events: tuple[Due, ...], index: int, *, until_s: float) -> tuple[Due, ...]:
+    """The event at the index waits until that time, and all after it are later by as much."""
+    late_s = max(0.0, until_s - events[index].at_s)
+    return (*events[:index], *(replace(due, at_s=due.at_s + late_s) for due in events[index:]))
+
+
+def _flushed(events: tuple[Due, ...], *, every_s: float) -> tuple[Due, ...]:
+    """From the end of the opening on each event waits for the next flush; the last flush is at the end."""
+    opening, held = events[:OPENING_EVENTS], events[OPENING_EVENTS:]
+    start_s, end_s = opening[-1].at_s, events[-1].at_s
+
+    def flush_s(at_s: float) -> float:
+        return min(start_s + math.ceil((at_s - start_s) / every_s) * every_s, end_s)
+
+    return (*opening, *(replace(due, at_s=flush_s(due.at_s)) for due in held))
+
+
+def _chunk(frame: dict[str, object], delta: dict[str, object], *, finish_reason: str | None = None) -> bytes:
+    return _event({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+
+def _event(payload: dict[str, object]) -> bytes:
+    return b"data: " + json.dumps(payload, separators=(",", ":")).encode() + b"\n\n"

@@ -1,0 +1,81 @@
+"""The scripted model worker: an app that answers like an inference server, and misbehaves when told to.
+
+Run it as `python -m otel.demo.worker --port PORT`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from otel.demo import faults, script
+from otel.demo.faults import CLIENT, WORKER
+
+EVENTS_LIMIT: Final = 100_000
+"""Most content events of one answer: forty minutes at the script's pace."""
+
+
+async def chat(request: web.Request) -> web.StreamResponse:
+    """Send the script, each event when it is due; a reader that is behind gets what is overdue at once."""
+    start_s = asyncio.get_running_loop().time()
+    asked = await request.json()
+    header = request.headers.get(faults.HEADER)
+    answer = script.script(
+        request_id=request.headers.get("x-request-id") or uuid.uuid4().hex,
+        model=str(asked.get("model", "scripted")),
+        events=min(int(asked.get("max_tokens", script.DEFAULT_EVENTS)), EVENTS_LIMIT),
+        seed=int(asked.get("seed", 0)),
+        fault=faults.fault_of(header, hop=WORKER) or faults.fault_of(header, hop=CLIENT),
+    )
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+    for due in answer.events:
+        await asyncio.sleep(start_s + due.at_s - asyncio.get_running_loop().time())
+        await response.write(due.data)
+    if not answer.is_whole:
+        break_off(request)
+    return response
+
+
+def break_off(request: web.Request) -> None:
+    """Close the connection without the last chunk, as a process that dies does."""
+    if request.transport is not None:
+        request.transport.close()
+
+
+async def health(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def serve(app: web.Application, *, port: int) -> None:
+    """Run an app of the demo until it is told to stop; a reader that leaves cancels its request."""
+    app.router.add_get("/healthz", health)
+    web.run_app(
+        app,
+        host="127.0.0.1",
+        port=port,
+        print=None,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=0.2,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m otel.demo.worker", description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    arguments = parser.parse_args(argv)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    serve(app, port=arguments.port)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Waiting for a verdict: until all hops have told what they saw, and no longer than bearable."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pytest_aiohttp.plugin import AiohttpServer
+
+from otel.demo import conduct
+from otel.demo.conduct import NoVerdictError, wait_for_verdict
+from otel.demo.faults import HOPS
+
+
+def verdict(*hops: str, is_open: bool = False) -> dict[str, Any]:
+    return {"open": is_open, "hops": [{"hop": hop} for hop in hops]}
+
+
+async def wait(aiohttp_server: AiohttpServer, answers: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """What is returned by a wait at a collector that gives these answers, the last one for ever; None is 404."""
+    remaining = list(answers)
+
+    async def answer(request: web.Request) -> web.Response:
+        said = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        return web.json_response(said, status=200 if said else 404)
+
+    app = web.Application()
+    app.router.add_get("/v1/requests/r-1/verdict", answer)
+    server = await aiohttp_server(app)
+    return await asyncio.to_thread(wait_for_verdict, str(server.make_url("")).rstrip("/"), "r-1")
+
+
+async def test_the_verdict_is_taken_when_all_hops_are_in_and_closed(aiohttp_server: AiohttpServer) -> None:
+    complete = verdict(*HOPS)
+    answers = [None, verdict(HOPS[0]), verdict(*HOPS, is_open=True), complete]
+    assert await wait(aiohttp_server, answers) == complete
+
+
+async def test_the_last_verdict_in_time_is_better_than_none(
+    aiohttp_server: AiohttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conduct, "VERDICT_WITHIN_S", 0.3)
+    partial = verdict(HOPS[0])
+    assert await wait(aiohttp_server, [partial]) == partial
+
+
+async def test_no_verdict_in_time_is_an_error_that_names_the_request(
+    aiohttp_server: AiohttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conduct, "VERDICT_WITHIN_S", 0.3)
+    with pytest.raises(NoVerdictError, match="r-1"):
+        await wait(aiohttp_server, [None])
+
+
+def test_a_freeze_stops_the_process_at_its_event_and_lets_it_go_on() -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+
+    def state() -> str:
+        return Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    try:
+        freeze = conduct._Freeze(sleeper.pid, at_event=3, seconds=0.2)
+        freeze.saw(2)
+        assert state() != "T"
+        freeze.saw(3)
+        began_s = time.monotonic()
+        time.sleep(0.05)
+        assert state() == "T"
+        while state() == "T":
+            time.sleep(0.005)
+        assert time.monotonic() - began_s == pytest.approx(0.2, abs=0.1)
+    finally:
+        os.kill(sleeper.pid, signal.SIGKILL)
+        sleeper.wait()

@@ -1,0 +1,41 @@
+"""The scripted worker over real sockets: its stream, its faults, and its health."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from aiohttp import web
+from pytest_aiohttp.plugin import AiohttpClient
+
+from otel.demo import faults, script, worker
+
+
+@pytest.fixture
+async def app() -> web.Application:
+    made = web.Application()
+    made.router.add_post("/v1/chat/completions", worker.chat)
+    return made
+
+
+async def test_the_stream_is_the_script_byte_for_byte(app: web.Application, aiohttp_client: AiohttpClient) -> None:
+    client = await aiohttp_client(app)
+    asked = {"model": "m", "max_tokens": 5, "seed": 3}
+    response = await client.post("/v1/chat/completions", json=asked, headers={"x-request-id": "r-7"})
+    written = script.script(request_id="r-7", model="m", events=5, seed=3)
+    assert response.content_type == "text/event-stream"
+    assert await response.read() == b"".join(due.data for due in written.events)
+
+
+async def test_a_cut_closes_the_connection_in_mid_stream(app: web.Application, aiohttp_client: AiohttpClient) -> None:
+    client = await aiohttp_client(app)
+    headers = {faults.HEADER: "model-worker:cut=0.3"}
+    response = await client.post("/v1/chat/completions", json={"max_tokens": 50}, headers=headers)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await response.read()
+
+
+async def test_a_fault_of_another_hop_is_left_alone(app: web.Application, aiohttp_client: AiohttpClient) -> None:
+    client = await aiohttp_client(app)
+    headers = {faults.HEADER: "gateway:cut=0.1"}
+    response = await client.post("/v1/chat/completions", json={"max_tokens": 5}, headers=headers)
+    assert (await response.read()).endswith(b"data: [DONE]\n\n")
