@@ -148,6 +148,7 @@ class Collector:
             await asyncio.to_thread(Path(self.config.ports_file).unlink, missing_ok=True)
 
     async def _take(self, hops: Sequence[Hop]) -> int:
+        self.judge.arrived(hops)  # before they can be read, or an answer in between would take itself for final
         new_count = await self.store.write(hops, received_ns=self.clock.wall_ns())
         self.judge.arrived(hops)
         return new_count

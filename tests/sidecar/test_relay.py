@@ -518,22 +518,22 @@ async def test_a_reader_that_takes_nothing_blocks_us_and_that_is_recorded():
     assert hop.traffic.bytes_in > hop.traffic.bytes_out
 
 
-async def test_a_stall_is_reported_once_while_it_lasts_and_the_final_record_has_all():
+async def test_a_stall_is_reported_while_it_lasts_and_the_final_record_has_all():
     release = asyncio.Event()
     steps = [head(200, SSE), chunk(HELLO), wait_for(release), chunk(DONE), last_chunk()]
     async with upstream(*steps) as up, sidecar(up.url, stall_after="150ms") as proxy:
         asking = asyncio.ensure_future(ask(proxy.port, get(CHAT)))
         (segment,) = await proxy.hops(state=State.OPEN)
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(0.35)  # the silence doubles: it is told again
         release.set()
         await asking
         hop = await proxy.hop()
         segments = await proxy.hops(state=State.OPEN)
 
-    assert len(segments) == 1
+    assert 1 < len(segments) <= 3
     assert (segment.segment_index, len(segment.timeline.stamps), segment.end) == (0, 1, None)
     assert segment.parent_span_id == hop.span_id != segment.span_id
-    assert (hop.segment_index, len(hop.timeline.stamps)) == (1, 2)
+    assert (hop.segment_index, len(hop.timeline.stamps)) == (len(segments), 2)
 
 
 async def test_a_long_stream_is_reported_every_4096_events():

@@ -22,8 +22,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
+import yarl
 
 ROOT = Path(__file__).parents[2]
 LOOK_EVERY_S = 0.02
@@ -57,8 +59,9 @@ async def until(condition: Callable[[], T | Awaitable[T]], what: str, *, within_
 
 async def get(url: str) -> tuple[int, str]:
     """(status, text) of a GET; (0, "") where nobody answers."""
+    as_it_is = yarl.URL(url, encoded=True)
     with suppress(aiohttp.ClientConnectionError):
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
+        async with aiohttp.ClientSession() as session, session.get(as_it_is) as response:
             return response.status, await response.text()
     return 0, ""
 
@@ -174,17 +177,18 @@ class Collector(Process):
     query_url: str
     data: Path
 
-    async def verdict(self, request_id: str, *, hops: int = 1) -> dict[str, Any]:
+    async def verdict(self, request_id: str | bytes, *, hops: int = 1) -> dict[str, Any]:
         """The verdict on a request, once so many of its hops are there and none of them is open."""
         answer: dict[str, Any] = {}
+        url = f"{self.query_url}/v1/requests/{quote(request_id, safe='')}/verdict"
 
         async def is_there() -> bool:
             nonlocal answer
-            status, text = await get(f"{self.query_url}/v1/requests/{request_id}/verdict")
+            status, text = await get(url)
             answer = json.loads(text) if status == 200 else {"hops": [], "open": True}
             return len(answer["hops"]) >= hops and not answer["open"]
 
-        await until(is_there, f"{hops} hops of {request_id}")
+        await until(is_there, f"{hops} hops of {request_id!r}")
         return answer
 
 

@@ -70,9 +70,10 @@ class Worker:
         self.url = f"http://127.0.0.1:{port}"
         self.asked: list[Asked] = []
 
-    def of(self, request_id: str) -> Asked:
+    def of(self, request_id: str | bytes) -> Asked:
         """The one request that came with this id."""
-        (found,) = [asked for asked in self.asked if asked.fields("x-request-id") == [request_id.encode()]]
+        raw = request_id if isinstance(request_id, bytes) else request_id.encode()
+        (found,) = [asked for asked in self.asked if asked.fields("x-request-id") == [raw]]
         return found
 
 
