@@ -88,7 +88,7 @@ def why(argv: Sequence[str]) -> int:
 
     code_of = {"healthy": ANSWERED, "named": NAMED, "inconclusive": INCONCLUSIVE}
     command = _Command("why", show, lambda answer: code_of.get(str(answer.get("status")), UNREADABLE))
-    return _run(parser, args, command, f"/v1/requests/{quote(args.request_id, safe='')}/verdict")
+    return _run(parser, args, command, f"/v1/requests/{_escaped(args.request_id)}/verdict")
 
 
 def timeline(argv: Sequence[str]) -> int:
@@ -107,7 +107,7 @@ def timeline(argv: Sequence[str]) -> int:
         return text, read.strangers
 
     command = _Command("timeline", show, lambda _: ANSWERED)
-    return _run(parser, args, command, f"/v1/requests/{quote(args.request_id, safe='')}/timeline")
+    return _run(parser, args, command, f"/v1/requests/{_escaped(args.request_id)}/timeline")
 
 
 def stalls(argv: Sequence[str]) -> int:
@@ -133,8 +133,14 @@ def stalls(argv: Sequence[str]) -> int:
         "min_gap": None if args.min_gap is None else f"{args.min_gap:g}",
         "limit": str(args.limit),
     }
-    query = urlencode({name: value for name, value in asked.items() if value is not None}, quote_via=quote)
+    given = {name: value for name, value in asked.items() if value is not None}
+    query = urlencode(given, quote_via=quote, errors="surrogateescape")
     return _run(parser, args, _Command("stalls", show, lambda _: ANSWERED), f"/v1/stalls?{query}")
+
+
+def _escaped(request_id: str) -> str:
+    """The id as one segment of a path: byte for byte as it was typed, also where that is no UTF-8."""
+    return quote(request_id, safe="", errors="surrogateescape")
 
 
 def _at(args: argparse.Namespace) -> str:

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--healthy", type=int, default=3, help="requests without a fault [3]")
     arguments = parser.parse_args(argv)
     passed = failed = 0
-    print(f"{'fault':<30}{'hop':>7}{'cause':>7}{'exact':>7}{'term error':>13}{'sum error':>12}")
+    print(f"{'fault':<42}{'hop':>5}{'cause':>7}{'exact':>7}{'term error':>11}{'sum error':>11}")
     rows = [(f"{fault}={SECONDS}", arguments.runs, ()) for fault in FAULTS]
     rows += [(f"inference-proxy:stall={SECONDS}", 1, SKEWED), ("none", arguments.healthy, ())]
     for fault, runs, more in rows:

@@ -209,6 +209,43 @@ async def asking(port: int, request: bytes) -> AsyncIterator[Reader]:
         await reader.close()
 
 
+@asynccontextmanager
+async def tapped(port: int) -> AsyncIterator[tuple[int, bytearray]]:
+    """A port that leads to that one: (port, every byte that was sent to it so far)."""
+    sent, tasks = bytearray(), set[asyncio.Task[None]]()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, copy: bytearray | None) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(READ_BYTES):
+                if copy is not None:
+                    copy += data
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
+        with suppress(ConnectionError, asyncio.CancelledError):
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(carry(reader, there_writer, sent))
+                    group.create_task(carry(there_reader, writer, None))
+            finally:
+                there_writer.close()
+        writer.close()
+        tasks.discard(asyncio.current_task())
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], sent
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Stuck:
     """A client that asks and then never reads a byte."""
 
