@@ -14,12 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
-from otel.hop import Ending, EventClass, Hop, Interval, KernelSample, State
+from otel.hop import Ending, EventClass, Hop, Interval, KernelSample, Stamp, State
 
 OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
+CONTENT: Final = frozenset({EventClass.CONTENT})
 SHADOW_NS: Final = 30_000_000
 """Input read within this time after we stopped being blocked or late may have lain waiting for us."""
 STEP_NS: Final = 5_000_000
@@ -28,6 +29,8 @@ LATE_STAMP_NS: Final = 50_000_000
 """Own lag between arrival and hand-over counts from here on."""
 LATE_ACK_NS: Final = 200_000_000
 """Delayed acknowledgements (up to 200 ms) are no fault."""
+SAMPLE_NS: Final = 200_000_000
+"""What is still outstanding is sampled again within two ticks of the sidecar; where no sample follows, it was not."""
 POSITION_CHECKS: Final = 50
 
 Intervals = Sequence[tuple[int, int]]
@@ -40,6 +43,7 @@ class Lane:
     All lists have one entry per event. arrived, taken: ns since the tap's own anchor. low, high: bounds of
     the position. blocked_before: time blocked on the reader in the gap before an event that was read right
     after; lag_before: own lag likewise. blocked_within, lag_within: between arrived and taken.
+    is_whole: no event between this one and the one before it was left out, so the time between them is a silence.
     is_pending: the last entry is no event but the moment up to which the tap had waited for one.
     """
 
@@ -54,6 +58,7 @@ class Lane:
     blocked_within: list[int]
     lag_within: list[int]
     blocked: list[tuple[int, int]]
+    is_whole: list[bool]
     is_pending: bool = False
 
     @property
@@ -67,6 +72,12 @@ class Lane:
     @property
     def event_count(self) -> int:
         return self.count - self.is_pending
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Bounds of the visible characters delivered in all."""
+        last = self.event_count - 1
+        return (self.low[last], self.high[last]) if last >= 0 else (0, 0)
 
     def silence(self, i: int) -> int:
         """How long the tap delivered nothing before event i, i >= 1: a hand-over stamped late by our own freeze
@@ -85,18 +96,17 @@ class Window:
     last: int
 
 
-def carriers_of(hops: Iterable[Hop]) -> frozenset[EventClass]:
-    """The classes whose events are lined up: content where every hop that saw events saw any, else whatever output
-    there was.
+def carriers_of(hops: Iterable[Hop]) -> tuple[frozenset[EventClass], ...]:
+    """The sets of classes whose events may be lined up, the first that works counts.
 
-    Control, keepalive and usage events never take part: hops add and drop them freely.
+    All output where every hop saw the same of it; else content, which can be lined up by position; and where no
+    hop saw any output, whatever came. Control, keepalive and usage events never take part beside output: hops add
+    and drop them freely.
     """
     seen = [{stamp.event_class for stamp in hop.timeline.stamps} for hop in hops if hop.timeline.stamps]
-    if all(EventClass.CONTENT in classes for classes in seen):
-        return frozenset({EventClass.CONTENT})
-    if any(classes & OUTPUT for classes in seen):
-        return OUTPUT
-    return frozenset({EventClass.OPAQUE})
+    if not seen or any(classes & OUTPUT for classes in seen):
+        return OUTPUT, CONTENT
+    return (frozenset({EventClass.OPAQUE}),)
 
 
 def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
@@ -125,8 +135,8 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
         if b.end_ns - b.start_ns > STEP_NS
     ]
     blocked_before, lag_before = _waited_for_us(arrived, blocked, lag, start=hop.moments.request_forwarded_ns or 0)
-    blocked_within = [_overlap(a, t, blocked) for a, t in zip(arrived, taken, strict=True)]
-    lag_within = [_overlap(a, t, lag) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
+    blocked_within = [covered(a, t, blocked) for a, t in zip(arrived, taken, strict=True)]
+    lag_within = [covered(a, t, lag) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
     return Lane(
         hop=hop,
         seq=seq,
@@ -139,6 +149,7 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
         blocked_within=blocked_within,
         lag_within=lag_within,
         blocked=blocked,
+        is_whole=_whole(hop, stamps) + [True] * is_pending,
         is_pending=is_pending,
     )
 
@@ -169,7 +180,7 @@ def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int
 
     wanted_ns: the reader's wait, where the window may be too wide; None where it is exact.
     """
-    inside = range(window.first + 1, window.last + 1)
+    inside = [i for i in range(window.first + 1, window.last + 1) if lane.is_whole[i]]
     if not inside:
         return None
     if wanted_ns is None:
@@ -181,9 +192,10 @@ def acknowledged(lane: Lane) -> list[int]:
     """When the reader's kernel had each event: `taken`, unless a sample LATE_ACK_NS later still shows it on the way.
 
     Then it is somewhere between that sample and the first that shows it acknowledged; where we became able to write
-    again in between, the reader had made room, and that instant is taken.
+    again in between, the reader had made room, and that instant is taken. The connection's own round trip is no wait.
     """
     samples = lane.hop.timeline.samples
+    travel = lane.hop.timeline.round_trip_ns or 0
     times = [s.offset_ns for s in samples]
     counts = [s.acked_count for s in samples]
     block_ends = [end for _, end in lane.blocked]
@@ -191,18 +203,41 @@ def acknowledged(lane: Lane) -> list[int]:
     for seq, taken in zip(lane.seq, lane.taken, strict=True):
         when = taken
         shown = bisect_right(counts, seq)  # the first sample that shows it acknowledged
-        late = bisect_left(times, taken + LATE_ACK_NS)
+        late = bisect_left(times, taken + travel + LATE_ACK_NS)
         if late < shown:
-            when = times[min(shown, len(times) - 1)]
+            when = min(times[min(shown, len(times) - 1)], times[shown - 1] + SAMPLE_NS)
             freed = bisect_right(block_ends, times[shown - 1])
             if freed < len(block_ends) and block_ends[freed] < when:
-                when = max(taken, block_ends[freed])
+                when = block_ends[freed]
+            when = max(taken, when - travel)  # an acknowledgement is a round trip old when we see it
         result.append(max(when, result[-1]) if result else when)
     return result
 
 
+def end_acknowledged(lane: Lane) -> int | None:
+    """When the reader's kernel had the end of the response, None where our own kernel never had it."""
+    taken = lane.hop.moments.downstream_ended_ns
+    if taken is None:
+        return None
+    travel = lane.hop.timeline.round_trip_ns or 0
+    events = lane.hop.traffic.event_count
+    late = [s.offset_ns for s in lane.hop.timeline.samples if s.acked_count <= events and s.offset_ns > taken]
+    if not late or late[-1] < taken + travel + LATE_ACK_NS:
+        return taken
+    after = [s.offset_ns for s in lane.hop.timeline.samples if s.offset_ns > late[-1]]
+    return max(taken, min([*after, late[-1] + SAMPLE_NS]) - travel)
+
+
 def is_outstanding(sample: KernelSample, seq: int) -> bool:
     return sample.acked_count <= seq and sample.in_flight_segments + sample.unsent_bytes > 0
+
+
+def _whole(hop: Hop, carried: Sequence[Stamp]) -> list[bool]:
+    if not hop.timeline.is_thinned:
+        return [True] * len(carried)
+    place = {stamp.seq: i for i, stamp in enumerate(hop.timeline.stamps)}
+    first = [True] * bool(carried)
+    return first + [b.seq - a.seq == place[b.seq] - place[a.seq] for a, b in pairwise(carried)]
 
 
 def _pending_until(hop: Hop) -> int | None:
@@ -228,26 +263,29 @@ def _waited_for_us(
     arrived: list[int], blocked: Intervals, lag: Intervals, *, start: int
 ) -> tuple[list[int], list[int]]:
     """For each event, the blocked and the lag time in the gap before it, where it was read right after."""
-    block_ends = [end for _, end in blocked]
     lag_ends = [end for _, end in lag]
     by_block, by_lag = [], []
     previous = min(start, arrived[0]) if arrived else start
     for at in arrived:
         late = blocked_ns = 0
         if at - previous > STEP_NS:
-            b = bisect_right(block_ends, at + SHADOW_NS // 30) - 1
-            if b >= 0 and block_ends[b] > previous and at - block_ends[b] < SHADOW_NS:
-                blocked_ns = _overlap(previous, at, blocked)
+            blocked_ns = shadow(blocked, previous, at)
             i = bisect_left(lag_ends, at - SHADOW_NS)
             if i < len(lag) and lag[i][0] < at and at - lag_ends[i] < SHADOW_NS:
-                late = max(0, _overlap(previous, at, lag) - blocked_ns)
+                late = max(0, covered(previous, at, lag) - blocked_ns)
         by_block.append(blocked_ns)
         by_lag.append(late)
         previous = at
     return by_block, by_lag
 
 
-def _overlap(start: int, end: int, intervals: Intervals) -> int:
+def shadow(blocked: Intervals, before: int, at: int) -> int:
+    """Blocked time of [before, at] where input read at `at` may have lain waiting, since it ended right before."""
+    ends_in_time = any(before < end and at - SHADOW_NS < end <= at + SHADOW_NS // 30 for _, end in blocked)
+    return covered(before, at, blocked) if ends_in_time else 0
+
+
+def covered(start: int, end: int, intervals: Intervals) -> int:
     """Time of [start, end] covered by intervals that are sorted and do not overlap."""
     i = max(0, bisect_left(intervals, (start,)) - 1)
     covered = 0
@@ -259,4 +297,4 @@ def _overlap(start: int, end: int, intervals: Intervals) -> int:
 
 def overlap(start: int, end: int, intervals: Sequence[Interval]) -> int:
     """Time of [start, end] that the intervals cover."""
-    return _overlap(start, end, [(i.start_ns, i.end_ns) for i in intervals])
+    return covered(start, end, [(i.start_ns, i.end_ns) for i in intervals])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from otel import decompose
+from otel.align import OUTPUT
 from otel.decompose import CLIENT, Kind, Lineup, Segment
 from otel.findings import Cause, Finding
 from otel.hop import Ending, Hop
@@ -26,6 +27,7 @@ _UPSTREAM_ENDED: Final = {
 }
 _DOWNSTREAM_ENDED: Final = frozenset({Ending.CLIENT_DISCONNECT})
 _OUR_DOING: Final = {
+    Ending.LOST: "the sidecar of {} failed",
     Ending.DRAINED: "the sidecar of {} was stopped before the answer was complete",
     Ending.REJECTED: "the sidecar of {} refused the request",
 }
@@ -35,7 +37,10 @@ _ERROR_STATUS: Final = 400
 def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
     """The finding of an answer that did not come to its end, if it did not; an ending has no terms."""
     taps = path.taps
+    ours: Finding | None = None
     for n, hop in enumerate(taps):
+        if _was_replaced(hop, taps[-1]):
+            continue
         found = _UPSTREAM_ENDED.get(hop.end.ending) if hop.end else None
         if (
             found is None
@@ -44,18 +49,33 @@ def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
             and hop.end.ending is Ending.COMPLETE
         ):
             found = (Cause.ERROR_EVENT, f"its upstream answered with status {hop.exchange.status}")
-        if found is not None:
-            return [_ending(taps, n, found[0], f"{hop.place.hop} saw that {found[1]}", lineup)]
+        if found is not None:  # what a sidecar nearer the source ended itself is what this tap saw
+            return [ours or _ending(taps, n, found[0], f"{hop.place.hop} saw that {found[1]}", lineup)]
+        ours = ours or _ours(hop)
     for n in reversed(range(len(taps))):
         hop = taps[n]
         if hop.end and hop.end.ending in _DOWNSTREAM_ENDED:
             is_reader = n == len(taps) - 1
             cause = Cause.CLIENT_DISCONNECT if is_reader else Cause.ABORTED
             return [_ending(taps, n + 1, cause, f"{hop.place.hop} saw its downstream close first", lineup)]
-        if hop.end and hop.end.ending in _OUR_DOING:
-            segment = Segment(Kind.SIDECAR, hop.place.hop, hop.place.hop)
-            return [Finding(cause=Cause.SELF, segment=segment, detail=_OUR_DOING[hop.end.ending].format(hop.place.hop))]
+        if (finding := _ours(hop)) is not None:
+            return [finding]
     return []
+
+
+def _was_replaced(hop: Hop, last: Hop) -> bool:
+    """Whether the reader got a whole answer all the same, to which this hop contributed nothing: a fallback."""
+    is_whole = (
+        last.end is not None and last.end.ending is Ending.COMPLETE and (last.exchange.status or 0) < _ERROR_STATUS
+    )
+    return hop is not last and is_whole and not any(s.event_class in OUTPUT for s in hop.timeline.stamps)
+
+
+def _ours(hop: Hop) -> Finding | None:
+    if hop.end is None or hop.end.ending not in _OUR_DOING:
+        return None
+    segment = Segment(Kind.SIDECAR, hop.place.hop, hop.place.hop)
+    return Finding(cause=Cause.SELF, segment=segment, detail=_OUR_DOING[hop.end.ending].format(hop.place.hop))
 
 
 def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Lineup | None) -> Finding:
@@ -68,10 +88,12 @@ def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Line
     last = lineup.last if lineup else None
     at = last.event_count - 1 if last else -1
     has_event = last is not None and at >= 0
+    is_exact = last is not None and has_event and last.low[at] == last.high[at]
     return Finding(
         cause=cause,
         segment=segment,
         at_seq=last.seq[at] if last and has_event else None,
         at_position=last.low[at] if last and has_event else None,
+        is_position_exact=is_exact,
         detail=detail,
     )

@@ -12,13 +12,27 @@ segment before a blocked tap to the one after it; our own lag moves to ourselves
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
-from otel.align import Lane, Window, acknowledged, are_same_events, longest_silence, window_of
-from otel.hop import TapRole
+from otel.align import (
+    CONTENT,
+    Lane,
+    Window,
+    acknowledged,
+    are_same_events,
+    carriers_of,
+    covered,
+    end_acknowledged,
+    lane_of,
+    longest_silence,
+    shadow,
+    window_of,
+)
+from otel.hop import Hop, TapRole
 
 SOURCE: Final = "source"
 CLIENT: Final = "client"
@@ -107,9 +121,22 @@ class Lineup:
         return Segment(kind, self.lanes[i - 1].name, self.lanes[i].name)
 
 
-def line_up(lanes: Sequence[Lane]) -> Lineup:
-    """Decide how the lanes are compared. Lanes without events have no place here."""
-    return Lineup(lanes=lanes, reader=acknowledged(lanes[-1]), by_ordinal=are_same_events(lanes))
+def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
+    """The hops whose events can be compared, and the names of those that cannot.
+
+    None where nothing can: the hops saw different numbers of events, and nothing visible to line them up by.
+    """
+    for carriers in carriers_of(hops):
+        lanes = [lane_of(hop, carriers) for hop in hops]
+        usable = [lane for lane in lanes if lane.count]
+        unaligned = [lane.name for lane in lanes if not lane.count]
+        if not usable:
+            continue
+        same = are_same_events(usable)
+        has_positions = carriers == CONTENT and all(lane.low[-1] > 0 for lane in usable)
+        if same or has_positions:
+            return Lineup(lanes=usable, reader=acknowledged(usable[-1]), by_ordinal=same), unaligned
+    return None, [hop.place.hop for hop in hops if hop.timeline.stamps]
 
 
 def gap_before(lineup: Lineup, j: int) -> Decomposition:
@@ -143,33 +170,37 @@ def first_event(lineup: Lineup) -> Decomposition:
     the reader's first event was complete is added to that point's time.
     """
     terms: dict[Segment, int] = {}
-    previous = 0
+    previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
-        held = 0 if lineup.by_ordinal else _held_until(lane, lineup.last.high[0])
-        late = lane.lag_before[0]
+        held = 0 if lineup.by_ordinal or lane is lineup.last else _held_for(lane, lineup.last)
+        late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
         arrived, taken = lane.arrived[0] + held, lane.taken[0] + held
-        terms[lineup.before(n)] = arrived - previous - late
-        terms[lineup.sidecar(n)] = taken - arrived + late
-        previous = taken
+        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
+        terms[lineup.sidecar(n)] = taken - arrived - within + late
+        previous, carried = taken, blocked + within
     reached = lineup.reader[0] + (previous - lineup.last.taken[0])
-    terms[lineup.before(len(lineup.lanes))] = reached - previous
+    terms[lineup.before(len(lineup.lanes))] = reached - previous + carried
     return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
 
 
 def end(lineup: Lineup) -> Decomposition | None:
     """The wait from the last visible output to the end of the response, None where a tap did not see a whole one."""
     terms: dict[Segment, int] = {}
-    previous = 0
+    previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
-        moments = lane.hop.moments
-        if lane.is_pending or moments.upstream_ended_ns is None or moments.downstream_ended_ns is None:
+        ended, closed = lane.hop.moments.upstream_ended_ns, lane.hop.moments.downstream_ended_ns
+        if lane.is_pending or lane.hop.timeline.is_cut_short or ended is None or closed is None:
             return None
-        arrived = moments.upstream_ended_ns - lane.arrived[-1]
-        taken = moments.downstream_ended_ns - lane.taken[-1]
-        terms[lineup.before(n)] = arrived - previous
-        terms[lineup.sidecar(n)] = taken - arrived
-        previous = taken
-    return Decomposition(Wait.END, previous, lineup.last.event_count, terms)
+        arrived, taken = ended - lane.arrived[-1], closed - lane.taken[-1]
+        blocked = shadow(lane.blocked, lane.arrived[-1], ended)
+        within = covered(ended, closed, lane.blocked) - lane.blocked_within[-1]
+        terms[lineup.before(n)] = arrived - previous + carried - blocked
+        terms[lineup.sidecar(n)] = taken - arrived - within
+        previous, carried = taken, blocked + within
+    closed = end_acknowledged(lineup.last)
+    reached = previous if closed is None else closed - lineup.reader[-1]
+    terms[lineup.before(len(lineup.lanes))] = reached - previous + carried
+    return Decomposition(Wait.END, reached, lineup.last.event_count, terms)
 
 
 def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, together: int) -> tuple[int, int, int, int, int]:
@@ -195,7 +226,14 @@ def _is_sharp(lane: Lane, window: Window) -> bool:
     return lane.low[window.first] == lane.high[window.first] and lane.low[window.last] == lane.high[window.last]
 
 
-def _held_until(lane: Lane, position: int) -> int:
-    last = window_of(lane, 0, position).last
-    longest = max((lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1)), default=0)
+def _held_for(lane: Lane, reader: Lane) -> int:
+    """The longest silence of an inner lane before the text of the reader's first event was complete there.
+
+    What came after the reader had its event cannot have been waited for: an outer hop's clock started earlier, so
+    of two times since the request's arrival the inner one is the shorter.
+    """
+    last = min(window_of(lane, 0, reader.high[0]).last, bisect_right(lane.arrived, reader.arrived[0]) - 1)
+    last = min(last, lane.event_count - 1)
+    silences = (lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1) if lane.is_whole[i])
+    longest = max(silences, default=0)
     return longest if longest > HOLD_NS else 0

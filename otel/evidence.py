@@ -76,8 +76,12 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
     return Stuck(covered, stuck_ns, lost * share, shrunk * share, smallest, peak)
 
 
-def whereabouts(lane: Lane, events: Iterable[int], term_ns: int) -> tuple[Whereabouts, Stuck | None]:
+def whereabouts(
+    lane: Lane, events: Iterable[int], term_ns: int, *, is_end: bool = False
+) -> tuple[Whereabouts, Stuck | None]:
     """Where the bytes of the awaited events (indices into the lane) were while the segment behind it took term_ns.
+
+    is_end: what was awaited is the end of the response, behind the last of these events.
 
     A sampled connection without samples in that time had nothing outstanding: the peer's kernel had the bytes.
     """
@@ -85,7 +89,12 @@ def whereabouts(lane: Lane, events: Iterable[int], term_ns: int) -> tuple[Wherea
         return Whereabouts.UNKNOWN, None
     indices = list(events)
     asked = indices[:: max(1, len(indices) // CANDIDATES)] + indices[-1:]
-    answers = [answer for i in asked if (answer := _ask(lane, i, indices, term_ns)) is not None]
+    if is_end:
+        ended = lane.hop.moments.downstream_ended_ns or lane.taken[-1]
+        found = [stuck(lane, lane.hop.traffic.event_count, lane.taken[-1], ended + max(0, term_ns))]
+    else:
+        found = [_ask(lane, i, indices, term_ns) for i in asked]
+    answers = [answer for answer in found if answer is not None]
     worst = max(answers, key=lambda s: s.stuck_ns, default=None)
     if worst is None or (worst.stuck_ns < 0.5 * term_ns and worst.lost_share * worst.stuck_ns < LOSS_FELT_NS):
         return Whereabouts.PEER, worst

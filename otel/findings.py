@@ -61,7 +61,8 @@ class Policy:
 class Finding:
     """One cause found: in which segment, for how long, within which wait of the reader.
 
-    decomposition is None for an ending. at_seq and at_position are the tap's nearest the reader.
+    decomposition is None for an ending. at_seq: the event, at the tap nearest the reader, that ended the wait, or
+    the last before an ending. at_position: visible characters delivered when the wait began.
     """
 
     cause: Cause
@@ -70,6 +71,7 @@ class Finding:
     decomposition: Decomposition | None = None
     at_seq: int | None = None
     at_position: int | None = None
+    is_position_exact: bool = False
     confidence: float = 0.9
     kernel: Stuck | None = None
     where: Whereabouts | None = None
@@ -84,7 +86,8 @@ class Finding:
 class Verdict:
     """The answer. `findings` begins with the named one; `missing` says what evidence would tell more.
 
-    longest is the reader's longest wait even when nothing is wrong; None without two events to compare.
+    longest and first are the reader's longest wait between two deliveries and the wait for the first, even when
+    nothing is wrong; None where there was none to see.
     """
 
     status: Status
@@ -95,6 +98,7 @@ class Verdict:
     by_ordinal: bool | None = None
     rhythm: Rhythm | None = None
     longest: Decomposition | None = None
+    first: Decomposition | None = None
     unaligned: tuple[str, ...] = ()
 
     @property

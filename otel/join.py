@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Final, TypeVar
 
-from otel.hop import EventClass, Hop, State, TapRole, Timeline
+from otel.hop import Blocked, EventClass, Hop, Interval, State, TapRole, Timeline
 
 RATE_ERROR: Final = 250e-6
 """Largest relative difference of the rates of two machines' clocks that is allowed for (a free-running crystal
 stays below 100 ppm): intervals closer together than this do not prove nesting."""
+
+S = TypeVar("S", Blocked, Interval)
+_WHY_ABSENT: Final = "its sidecar did not report, or a hop before it does not pass the request id on"
 
 OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
 
@@ -55,35 +58,59 @@ class Path:
 
 
 def join(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> Path:
-    """Place the hops of one request. Their order in the input does not matter, and no stamp is changed.
+    """The path of the latest request that these hops saw; see `paths`."""
+    return paths(hops, expected_path=expected_path)[0]
 
-    expected_path: names of hops from the source to the reader that are known to stand on this path; they
-    decide the order where they are present, and are reported where they are not. Raises ValueError for no hops.
+
+def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Path, ...]:
+    """Place the hops of one request id, the latest request first: one path for each exchange nearest the reader.
+
+    Their order in the input does not matter, and no stamp is changed. A place with several exchanges on one path
+    (a retry) gives the one that carried the answer. expected_path: names of hops from the source to the reader that
+    are known to stand on this path; they decide the order where they are present, and are reported where they are
+    not. Raises ValueError for no hops.
     """
     notes: list[str] = []
     exchanges = _exchanges(hops, notes)
     if not exchanges:
         raise ValueError("no hops to join")
-    chosen, others = _one_per_place(exchanges)
     rank = {name: i for i, name in enumerate(expected_path)}
-    taps = tuple(_ordered(chosen, rank))
+    places: dict[tuple[str, str], list[Hop]] = {}
+    for hop in exchanges:
+        places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
+    latest = _ordered([max(group, key=_start_key) for group in places.values()], rank)
+    outermost = (latest[-1].place.hop, latest[-1].place.role)
+    requests = sorted(places.pop(outermost), key=_start_key, reverse=True)
+    found = []
+    for request in requests:
+        chosen = [request, *(_nearest(request, group) for group in places.values())]
+        others = [hop for hop in exchanges if hop not in chosen and hop not in requests]
+        found.append(_path(tuple(_ordered(chosen, rank)), tuple(others), notes, tuple(expected_path)))
+    return tuple(found)
+
+
+def _path(taps: tuple[Hop, ...], others: tuple[Hop, ...], notes: Sequence[str], expected: tuple[str, ...]) -> Path:
+    rank = {name: i for i, name in enumerate(expected)}
     present = {hop.place.hop for hop in taps}
-    absent = tuple(name for name in expected_path if name not in present)
-    notes += [f"no record from {name}, which usually stands on this path" for name in absent]
+    absent = tuple(name for name in expected if name not in present)
     unproven = tuple(
         (inner.place.hop, outer.place.hop) for inner, outer in pairwise(taps) if not _compared(outer, inner, rank)[1]
     )
-    notes += [
-        f"proof that {outer} stands outside of {inner}: their clocks may differ by more" for inner, outer in unproven
+    missing = [
+        *notes,
+        *(f"no record from {name}, which usually stands on this path: {_WHY_ABSENT}" for name in absent),
+        *(
+            f"no proof that {outer} stands outside of {inner}: their clocks may differ by more"
+            for inner, outer in unproven
+        ),
     ]
-    reader_side = taps[-1]
     return Path(
-        request_id=reader_side.request_id,
-        trace_id=reader_side.trace_id,
+        request_id=taps[-1].request_id,
+        trace_id=taps[-1].trace_id,
         taps=taps,
-        others=tuple(others),
-        missing=tuple(notes),
-        expected=tuple(expected_path),
+        others=others,
+        missing=tuple(missing),
+        expected=expected,
         absent=absent,
         unproven=unproven,
     )
@@ -112,8 +139,8 @@ def _merged(segments: Sequence[Hop], notes: list[str]) -> Hop:
         unit_ns=last.timeline.unit_ns,
         quantum=last.timeline.quantum,
         stamps=tuple(stamp for part in parts for stamp in part.stamps),
-        blocked=tuple(sorted({b for part in parts for b in part.blocked}, key=lambda b: b.start_ns)),
-        lag=tuple(sorted({i for part in parts for i in part.lag}, key=lambda i: i.start_ns)),
+        blocked=_longest(b for part in parts for b in part.blocked),
+        lag=_longest(i for part in parts for i in part.lag),
         samples=tuple(sorted({s for part in parts for s in part.samples}, key=lambda s: s.offset_ns)),
         window_peak_bytes=max((p.window_peak_bytes for p in parts if p.window_peak_bytes is not None), default=None),
         is_thinned=any(part.is_thinned for part in parts),
@@ -121,27 +148,25 @@ def _merged(segments: Sequence[Hop], notes: list[str]) -> Hop:
     return replace(last, timeline=timeline)
 
 
-def _one_per_place(exchanges: Sequence[Hop]) -> tuple[list[Hop], list[Hop]]:
-    """The exchange of each place that belongs to the reader's answer, and the rest.
+def _longest(stretches: Iterable[S]) -> tuple[S, ...]:
+    """What was told while it lasted is told again by the segments after it: of one beginning the latest end counts."""
+    return tuple({s.start_ns: s for s in sorted(stretches, key=lambda s: (s.start_ns, s.end_ns))}.values())
 
-    Where a place has several (a retry, a request id used twice), the one nearest the reader counts by its
-    start, and every other place follows by carrying the same amount of visible output, then by its start.
+
+def _nearest(request: Hop, group: Sequence[Hop]) -> Hop:
+    """Of several exchanges at one place the one that carried this request's answer.
+
+    It delivered the same amount of visible output, then it took about as long, then it came last: lengths of time
+    are compared across clocks, instants never are.
     """
-    places: dict[tuple[str, str], list[Hop]] = {}
-    for hop in exchanges:
-        places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
-    if len(places) == len(exchanges):
-        return list(exchanges), []
-    latest = {place: max(group, key=_start_key) for place, group in places.items()}
-    outermost = _ordered(list(latest.values()), {})[-1]
-    reached = _visible(outermost)
-    chosen = [
-        min(group, key=lambda hop: (abs(_visible(hop) - reached), *(-part for part in _start_key(hop)), hop.span_id))
-        if place != (outermost.place.hop, outermost.place.role)
-        else outermost
-        for place, group in places.items()
-    ]
-    return chosen, [hop for hop in exchanges if hop not in chosen]
+    if len(group) == 1:
+        return group[0]
+    reached, lasted = _visible(request), request.moments.closed_ns
+
+    def distance(hop: Hop) -> tuple[int, int, str]:
+        return abs(_visible(hop) - reached), abs(hop.moments.closed_ns - lasted), hop.span_id
+
+    return min(group, key=distance)
 
 
 def _ordered(hops: Sequence[Hop], rank: dict[str, int]) -> list[Hop]:
@@ -185,7 +210,8 @@ def _nested(hop: Hop) -> tuple[int | None, ...]:
     stamps = hop.timeline.stamps
     first_output = next((s.arrived_ns for s in stamps if s.event_class in OUTPUT), None)
     first_event = stamps[0].arrived_ns if stamps else None
-    return first_output, first_event, hop.moments.headers_received_ns, hop.moments.upstream_ended_ns
+    moments = hop.moments
+    return first_output, first_event, moments.headers_received_ns, moments.upstream_ended_ns, moments.closed_ns
 
 
 def _visible(hop: Hop) -> int:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median_low
 from typing import Any, Final
 
-from otel.align import acknowledged, are_same_events, carriers_of, lane_of, window_of
+from otel import decompose
+from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
-from otel.hop import EventClass, Hop, State
+from otel.hop import Hop, State
 from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
@@ -28,7 +30,7 @@ Answer = dict[str, Any]
 def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) -> Answer:
     """The object that `gapline why --json` prints. as_of: RFC 3339 time of the answer."""
     named = verdict.named if verdict.status is Status.NAMED else None
-    wait = named.decomposition if named else verdict.longest
+    wait = named.decomposition if named else _longest(verdict)
     gap_ns = wait.gap_ns if wait else 0
     return {
         "request_id": path.request_id,
@@ -37,7 +39,7 @@ def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) 
         "verdict_final": is_final and not path.is_open,
         "open": path.is_open,
         "as_of": as_of,
-        "since": _since(path, verdict, named),
+        "since": _since(path, verdict, named, as_of),
         "cause": verdict.cause.value,
         "first_hop": named.first_hop if named else None,
         "owner": blamed(path, named) if named else None,
@@ -45,6 +47,7 @@ def verdict_answer(path: Path, verdict: Verdict, *, as_of: str, is_final: bool) 
         "gap_s": _s(gap_ns),
         "at_seq": named.at_seq if named else None,
         "at_position": named.at_position if named else None,
+        "at_position_exact": named.is_position_exact if named else None,
         "wait": wait.wait.value if wait else None,
         "contributions": _contributions(path, wait),
         "others": [_other(path, f) for f in verdict.findings[1 if named else 0 :]],
@@ -61,7 +64,7 @@ def timeline_answer(path: Path, verdict: Verdict, answer: Answer) -> Answer:
     """The stamps of all taps on one axis, for a picture. Shifts are for the eye only; no verdict uses them."""
     shifts = _shifts(path.taps)
     named = verdict.named
-    wait = (named.decomposition if named else None) or verdict.longest
+    wait = (named.decomposition if named else None) or _longest(verdict)
     return {
         "request_id": path.request_id,
         "trace_id": path.trace_id,
@@ -135,7 +138,7 @@ def _kernel(stuck: Stuck | None) -> Answer | None:
 
 def _hop(hop: Hop) -> Answer:
     stamps, traffic, end = hop.timeline.stamps, hop.traffic, hop.end
-    gaps = [b.arrived_ns - a.arrived_ns for a, b in pairwise(stamps)]
+    gaps = [b.arrived_ns - a.arrived_ns for a, b in pairwise(stamps) if b.seq == a.seq + 1]
     held = [s.taken_ns - s.arrived_ns for s in stamps if s.taken_ns is not None]
     return {
         "hop": hop.place.hop,
@@ -188,7 +191,7 @@ def _tap(hop: Hop, shift_ns: int) -> Answer:
         "gaps": [
             {"seq": b.seq, "start_s": _s(a.arrived_ns), "end_s": _s(b.arrived_ns)}
             for a, b in pairwise(stamps)
-            if b.arrived_ns - a.arrived_ns >= GAP_NS
+            if b.arrived_ns - a.arrived_ns >= GAP_NS and b.seq == a.seq + 1
         ],
         "is_thinned": hop.timeline.is_thinned,
     }
@@ -200,38 +203,52 @@ def _shifts(taps: Sequence[Hop]) -> list[int]:
     Taps that read one clock are placed by it. Others are moved as late as causality allows: no event may
     leave a tap after it arrived at the next one, so the picture shows the shortest possible travel.
     """
-    carriers = carriers_of(taps)
     shifts = [0]
     for inner, outer in zip(reversed(taps[:-1]), reversed(taps[1:]), strict=True):
         domain = inner.anchor.clock_domain
         if domain and domain == outer.anchor.clock_domain:
             shift = inner.anchor.monotonic_ns - outer.anchor.monotonic_ns
         else:
-            shift = _latest_start(inner, outer, carriers)
+            shift = _latest_start(inner, outer)
         shifts.append(shifts[-1] + shift)
     return shifts[::-1]
 
 
-def _latest_start(inner: Hop, outer: Hop, carriers: frozenset[EventClass]) -> int:
-    sent, received = lane_of(inner, carriers), lane_of(outer, carriers)
-    if not sent.event_count or not received.event_count:
+def _latest_start(inner: Hop, outer: Hop) -> int:
+    lineup, _ = decompose.line_up([inner, outer])
+    if lineup is None or len(lineup.lanes) < 2:
         return outer.moments.request_forwarded_ns or 0
-    if are_same_events([sent, received]):
-        arrivals = received.arrived[: sent.event_count]
+    sent, received = lineup.lanes
+    if lineup.by_ordinal:
+        arrivals = list(received.arrived)
     else:
-        arrivals = [received.arrived[window_of(received, low, low).first] for low in sent.low[: sent.event_count]]
+        arrivals = [received.arrived[window_of(received, low, low).first] for low in sent.low]
     return max(0, min(at - taken for at, taken in zip(arrivals, sent.taken, strict=False)))
 
 
-def _since(path: Path, verdict: Verdict, named: Finding | None) -> str | None:
-    """When it began, by the clock of the hop nearest the reader: the wait, or what broke the answer off."""
+def _longest(verdict: Verdict) -> Decomposition | None:
+    """The longest wait of an answer in which nothing was wrong: between two deliveries, or for the first."""
+    waits = [wait for wait in (verdict.longest, verdict.first) if wait is not None]
+    return max(waits, key=lambda wait: wait.gap_ns, default=None)
+
+
+def _since(path: Path, verdict: Verdict, named: Finding | None, as_of: str) -> str | None:
+    """When it began: the wait, or what broke the answer off. Never after the answer itself.
+
+    Every hop's clock says when; the middle one of them is taken, so that one clock that is wrong does not matter.
+    """
     last = path.taps[-1]
     if named is not None and named.decomposition is None:
         moments = last.moments
         ends = [m for m in (moments.upstream_ended_ns, moments.client_left_ns, moments.closed_ns) if m is not None]
-        return rfc3339(last.anchor.wall_ns + min(ends))
-    span = _span_of_wait(path, (named.decomposition if named else None) or verdict.longest)
-    return None if span is None else rfc3339(last.anchor.wall_ns + span[0])
+        start = min(ends)
+    else:
+        span = _span_of_wait(path, (named.decomposition if named else None) or _longest(verdict))
+        if span is None:
+            return None
+        start = span[0]
+    readings = [hop.anchor.wall_ns - shift for hop, shift in zip(path.taps, _shifts(path.taps), strict=True)]
+    return min(rfc3339(median_low(readings) + start), as_of)
 
 
 def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
@@ -241,14 +258,13 @@ def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
 
 def _span_of_wait(path: Path, wait: Decomposition | None) -> tuple[int, int] | None:
     """From when until when the reader waited, ns on the last tap's lane."""
-    last = lane_of(path.taps[-1], carriers_of(path.taps))
-    if wait is None or not last.count:
+    lineup, _ = decompose.line_up(path.taps)
+    if wait is None or lineup is None:
         return None
-    reader = acknowledged(last)
     stop = {
         Wait.FIRST_EVENT: wait.gap_ns,
-        Wait.GAP: reader[min(wait.ended_by, last.count - 1)],
-        Wait.END: reader[-1] + wait.gap_ns,
+        Wait.GAP: lineup.reader[min(wait.ended_by, lineup.last.count - 1)],
+        Wait.END: lineup.reader[-1] + wait.gap_ns,
     }[wait.wait]
     return stop - wait.gap_ns, stop
 

@@ -25,12 +25,13 @@ class Rhythm:
     """What a stream shows of its source's pauses.
 
     limit_ns: a pause beyond it is not rhythm. p90_ns: 90th percentile of the pauses, None without any.
-    is_known: the stream, or the source's other streams, show enough of it to judge by.
+    shows_own: the stream itself has bursts enough to show it. is_known: it does, or the source's other streams do.
     """
 
     limit_ns: int
     p90_ns: int | None
     is_known: bool
+    shows_own: bool
 
 
 def rhythm_of(gaps_ns: Sequence[int], *, floor_ns: int, ceiling_ns: int, elsewhere_ns: int | None = None) -> Rhythm:
@@ -46,4 +47,6 @@ def rhythm_of(gaps_ns: Sequence[int], *, floor_ns: int, ceiling_ns: int, elsewhe
     limit = (2 + 0.45 * math.log(max(1, len(gaps_ns)))) * base
     if len(pauses) >= CAP_FROM_GAPS:
         limit = min(limit, max(2 * pauses[-3], 2 * (elsewhere_ns or 0)))
-    return Rhythm(limit_ns=round(min(ceiling_ns, max(floor_ns, limit))), p90_ns=p90, is_known=is_known)
+    return Rhythm(
+        limit_ns=round(min(ceiling_ns, max(floor_ns, limit))), p90_ns=p90, is_known=is_known, shows_own=shows_own
+    )

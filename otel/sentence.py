@@ -9,13 +9,14 @@ from typing import Final, assert_never
 
 from otel.decompose import CLIENT, Decomposition, Kind, Segment, Wait
 from otel.findings import Cause, Finding, Reach, Status, Verdict
+from otel.hop import Ending
 from otel.join import Path
 
 _REACHED: Final = {
     Reach.CONSUMED: "it was delivered and consumed on time",
     Reach.RECEIVED: "it was received by the client on time; whether it was consumed was not observed",
     Reach.READER_KERNEL: "it was delivered to the reader's machine on time; whether it was read was not observed",
-    Reach.OUR_KERNEL: "it was handed to our kernel on time; whether it was delivered was not observed",
+    Reach.OUR_KERNEL: "{} handed it on in time; whether it was delivered was not observed",
 }
 
 
@@ -24,9 +25,8 @@ def sentence(path: Path, verdict: Verdict) -> str:
     so_far = " so far" if path.is_open else ""
     match verdict.status:
         case Status.HEALTHY:
-            pause = seconds(verdict.longest.gap_ns) if verdict.longest else None
-            longest = f"; its longest pause was {pause}" if pause else ""
-            return f"No hop held this answer up{so_far}: {_REACHED[verdict.observed_to]}{longest}."
+            reached = _REACHED[verdict.observed_to].format(path.taps[-1].place.hop)
+            return f"No hop held this answer up{so_far}: {reached}{_pauses(verdict)}."
         case Status.INCONCLUSIVE:
             return f"Cannot tell which hop held this answer up{so_far}: {'; '.join(verdict.missing)}."
         case Status.NAMED:
@@ -60,6 +60,19 @@ def seconds(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
 
 
+def _pauses(verdict: Verdict) -> str:
+    """What the reader waited for all the same: the first output, and then the longest pause."""
+    said = []
+    if verdict.first is not None:
+        said.append(f"the first output came after {seconds(verdict.first.gap_ns)}")
+    if verdict.longest is not None:
+        said.append(f"the longest pause after it was {seconds(verdict.longest.gap_ns)}")
+    hidden = next((f for f in verdict.findings if f.cause is Cause.HIDDEN_OUTPUT and f.decomposition), None)
+    if hidden is not None:
+        said.append(f"for {seconds(hidden.term_ns)} only reasoning or control events flowed, which did not reach it")
+    return f"; {', '.join(said)}" if said else ""
+
+
 def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     wait = finding.decomposition
     if wait is None:
@@ -79,12 +92,12 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
             says = f"{who} held output back and released it in bursts, up to {term} each time"
         case Cause.SELF:
             says = f"our own sidecar at {finding.segment.upstream} held the answer for {term}"
-        case Cause.HIDDEN_OUTPUT:
-            return f"Nothing stalled{so_far}: {who} sent reasoning or control events all through {what}."
         case _:
             says = f"{who} held the answer for {term}"
     also = _also(path, verdict)
-    return f"{says[0].upper()}{says[1:]}{so_far}: {what} at the reader, and no other hop added as much{also}."
+    least = " at least" if path.is_open else ""  # it lasts at least as long as the last report says
+    says = says.replace(f" for {term}", f" for{least} {term}")
+    return f"{_upper(says)}{so_far}: {what} at the reader, and no other hop added as much{also}."
 
 
 def _wait(wait: Decomposition, finding: Finding) -> str:
@@ -95,12 +108,14 @@ def _wait(wait: Decomposition, finding: Finding) -> str:
         case Wait.END:
             return f"a {gap} wait for the end of the answer"
         case Wait.GAP:
-            return f"a {gap} gap before event {finding.at_seq} ({_place(finding)})"
+            return f"a {gap} gap {_place(finding, finding.at_seq)}"
     assert_never(wait.wait)
 
 
 def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
-    after = f" after event {finding.at_seq} ({_place(finding)})" if finding.at_seq is not None else ""
+    if path.taps[0].end is not None and path.taps[0].end.ending is Ending.REFUSED and not finding.at_position:
+        return f"{_upper(blamed(path, finding))} could not be reached: the answer never began{_also(path, verdict)}."
+    after = f" {_place(finding, None if finding.at_seq is None else finding.at_seq + 1)}"
     who = owner(path, finding.segment)
     match finding.cause:
         case Cause.CLIENT_DISCONNECT:
@@ -111,7 +126,7 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} answered with an error{after}"
         case _:
             says = f"{who} broke the answer off{after}"
-    return f"{says[0].upper()}{says[1:]}{so_far}: {finding.detail}{_also(path, verdict)}."
+    return f"{_upper(says)}{so_far}: {finding.detail}{_also(path, verdict)}."
 
 
 def _also(path: Path, verdict: Verdict) -> str:
@@ -124,7 +139,14 @@ def _also(path: Path, verdict: Verdict) -> str:
     return f"; {who} added {term} as well"
 
 
-def _place(finding: Finding) -> str:
-    return (
-        f"{finding.at_position:,} characters into the output" if finding.at_position else "at the start of the output"
-    )
+def _place(finding: Finding, events: int | None) -> str:
+    """Where in the answer, counted in what had been delivered before."""
+    if not events:
+        return "before its first event"
+    about = "" if finding.is_position_exact else "about "
+    text = f" ({about}{finding.at_position:,} characters)" if finding.at_position else ""
+    return f"after {events:,} event{'s' * (events != 1)}{text}"
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -10,18 +10,19 @@ travels upstream and makes every tap above look abnormal too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypedDict
 
 from otel import decompose
-from otel.align import Lane, carriers_of, lane_of, overlap
+from otel.align import Lane, overlap
 from otel.breakoff import broken_off
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
 from otel.evidence import Stuck, Whereabouts, whereabouts
 from otel.findings import MS, Cause, Finding, Policy, Reach, Status, Verdict
-from otel.hop import EventClass, Hop, TapRole
+from otel.hop import Ending, EventClass, Hop, TapRole
 from otel.join import Path
 from otel.rhythm import Rhythm, rhythm_of
 
@@ -29,32 +30,44 @@ LOOK_NS: Final = 100 * MS
 """Waits from here on are decomposed: a hop that holds for less than its threshold still shows its comb."""
 WAITS_LOOKED_AT: Final = 1_000
 """A slow steady stream has a wait before each of its events; the longest ones decide."""
-WAITS_NAMED: Final = 12
 TEETH: Final = 3
 """This many waits charged to one app are buffering; one release cannot be told from a stall."""
-SHARE: Final = 0.25
-"""A term must make at least this share of the wait it is named for."""
+
+
+class Place(TypedDict):
+    """Where in the reader's output a wait lies."""
+
+    at_seq: int | None
+    at_position: int | None
+    is_position_exact: bool
 
 
 def judge(path: Path, policy: Policy | None = None) -> Verdict:
     """The verdict on one path. A pure function of it: no clock, and no hop's wall clock either."""
     policy = policy or Policy()
     missing = list(path.missing)
-    lineup, unaligned = _line_up(path.taps)
+    lineup, unaligned = decompose.line_up(path.taps)
     missing += [f"events of {name} could not be lined up with the others" for name in unaligned]
     breaks = broken_off(path, lineup)
     waits: list[Finding] = []
-    rhythm = longest = None
+    rhythm = longest = first = None
     if lineup is not None:
         rhythm = _rhythm(lineup.lanes[0], policy)
         gaps = _gaps(lineup)
+        first = decompose.first_event(lineup)
         longest = max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup)
-        waits = _explained(_judged(lineup, gaps, rhythm, policy))
-    elif not breaks:
+        waits = _explained(_judged(lineup, [*gaps, first], rhythm, policy))
+        rewritten = _rewritten(lineup)
+        missing += [
+            f"{name} passed on another amount of text than it got, so events are matched only roughly"
+            for name in rewritten
+        ]
+    elif not breaks and not _is_empty(path):
         missing.append("no tap saw an event of the answer")
-    unsure = [f for f in waits if f.cause is Cause.SOURCE_STALL and _is_unknown_rhythm(f, rhythm, policy)]
-    sure = [f for f in waits if f not in unsure]
-    findings = tuple(_weighed(f, path, lineup) for f in (*breaks, *sure, *unsure))
+    notes = [f for f in waits if f.cause is Cause.HIDDEN_OUTPUT]
+    unsure = [f for f in waits if f not in notes and _is_unknown_rhythm(f, rhythm, policy)]
+    sure = [f for f in waits if f not in notes and f not in unsure]
+    findings = tuple(_weighed(f, path, lineup) for f in (*breaks, *sure, *unsure, *notes))
     if breaks or sure:
         status, cause = Status.NAMED, findings[0].cause
     elif unsure:
@@ -63,7 +76,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
             f"the rhythm of this source is unknown: the answer shows fewer than five bursts, and no other answer of "
             f"{lineup.lanes[0].name if lineup else 'it'} has been seen"
         )
-    elif lineup is None or _lost_segment(path):
+    elif (lineup is None and not _is_empty(path)) or _lost_segment(path):
         status, cause = Status.INCONCLUSIVE, Cause.NONE
     else:
         status, cause = Status.HEALTHY, Cause.NONE
@@ -76,6 +89,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         by_ordinal=lineup.by_ordinal if lineup else None,
         rhythm=rhythm,
         longest=longest,
+        first=first,
         unaligned=tuple(unaligned),
     )
 
@@ -83,38 +97,29 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
 # ------------------------------------------------------------------------------------------ lining up
 
 
-def _line_up(taps: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
-    """The taps whose events can be compared, and the names of those that cannot."""
-    carriers = carriers_of(taps)
-    lanes = [lane_of(hop, carriers) for hop in taps]
-    usable = [lane for lane in lanes if lane.count]
-    unaligned = [lane.name for lane in lanes if not lane.count]
-    if not usable:
-        return None, []
-    lineup = decompose.line_up(usable)
-    if not lineup.by_ordinal and not any(lane.high[-1] for lane in usable):
-        return None, [lane.name for lane in lanes]  # nothing visible to line up by, and the counts differ
-    return lineup, unaligned
-
-
 def _gaps(lineup: Lineup) -> list[Decomposition]:
-    reader = lineup.reader
-    long = [j for j in range(1, lineup.last.count) if reader[j] - reader[j - 1] >= LOOK_NS]
-    long = sorted(long, key=lambda j: reader[j - 1] - reader[j])[:WAITS_LOOKED_AT]
-    return [decompose.gap_before(lineup, j) for j in long]
+    """The waits between two deliveries that are long enough to look at, the longest first."""
+    waits = [j for j in _waits(lineup) if lineup.reader[j] - lineup.reader[j - 1] >= LOOK_NS]
+    waits = sorted(waits, key=lambda j: lineup.reader[j - 1] - lineup.reader[j])[:WAITS_LOOKED_AT]
+    return [decompose.gap_before(lineup, j) for j in waits]
 
 
 def _longest(lineup: Lineup) -> Decomposition | None:
-    reader = lineup.reader
-    if lineup.last.count < 2:
+    waits = _waits(lineup)
+    if not waits:
         return None
-    return decompose.gap_before(lineup, max(range(1, lineup.last.count), key=lambda j: reader[j] - reader[j - 1]))
+    return decompose.gap_before(lineup, max(waits, key=lambda j: lineup.reader[j] - lineup.reader[j - 1]))
+
+
+def _waits(lineup: Lineup) -> list[int]:
+    return [j for j in range(1, lineup.last.count) if lineup.last.is_whole[j]]
 
 
 def _rhythm(source: Lane, policy: Policy) -> Rhythm:
     gaps = [
         source.arrived[i] - source.arrived[i - 1] - source.blocked_before[i] - source.lag_before[i]
         for i in range(1, source.event_count)
+        if source.is_whole[i]
     ]
     return rhythm_of(
         gaps, floor_ns=policy.floor_ns, ceiling_ns=policy.ceiling_ns, elsewhere_ns=policy.rhythm_elsewhere_ns
@@ -122,48 +127,82 @@ def _rhythm(source: Lane, policy: Policy) -> Rhythm:
 
 
 def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) -> bool:
-    return rhythm is not None and not rhythm.is_known and finding.term_ns < policy.ceiling_ns
+    is_rhythmic = finding.decomposition is not None and finding.decomposition.wait is not Wait.FIRST_EVENT
+    if finding.segment.kind is not Kind.SOURCE or not is_rhythmic or rhythm is None:
+        return False
+    return not rhythm.is_known and finding.term_ns < policy.ceiling_ns
+
+
+def _rewritten(lineup: Lineup) -> list[str]:
+    """Hops that passed on another amount of visible text than they got: positions beyond them match only roughly."""
+    pairs = pairwise(lane for lane in lineup.lanes if not lane.is_pending)
+    return [outer.name for inner, outer in pairs if inner.total[1] < outer.total[0] or outer.total[1] < inner.total[0]]
+
+
+def _is_empty(path: Path) -> bool:
+    """A whole answer without a body that anyone waits for, such as a 204."""
+    return all(
+        hop.end is not None and hop.end.ending is Ending.COMPLETE and not hop.timeline.stamps for hop in path.taps
+    )
 
 
 # ---------------------------------------------------------------------------------------------- waits
 
 
-def _judged(lineup: Lineup, gaps: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
+def _judged(lineup: Lineup, waits: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
     """Every cause above its threshold in every wait, the longest first."""
-    findings: list[Finding] = []
-    for wait in gaps[:WAITS_NAMED]:
-        findings += _above(lineup, wait, policy, source_limit=rhythm.limit_ns, rhythm=rhythm)
-    findings += _above(lineup, decompose.first_event(lineup), policy, source_limit=policy.first_event_ns, rhythm=rhythm)
     ending = decompose.end(lineup)
-    if ending is not None:
-        findings += _above(lineup, ending, policy, source_limit=rhythm.limit_ns, rhythm=rhythm)
-    combs = _combs(gaps)
+    findings = [
+        finding
+        for wait in (*waits, *([ending] if ending is not None else []))
+        for finding in _above(lineup, wait, policy, rhythm)
+    ]
+    combs = _combs(wait for wait in waits if wait.wait is Wait.GAP)
     findings = [
         replace(f, cause=Cause.BUFFERING) if f.cause is Cause.APP_STALL and _is_tooth(f, combs) else f for f in findings
     ]
     return sorted(findings, key=lambda f: -f.term_ns)
 
 
-def _above(
-    lineup: Lineup, wait: Decomposition, policy: Policy, *, source_limit: int, rhythm: Rhythm
-) -> Iterable[Finding]:
+def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) -> Iterable[Finding]:
+    if wait.gap_ns < policy.floor_ns:
+        return  # whatever the terms are, the reader did not wait
     for segment, term in wait.terms.items():
-        limit = source_limit if segment.kind is Kind.SOURCE else policy.floor_ns
-        if term < limit or term < SHARE * wait.gap_ns:
+        if term < _limit(lineup, wait, segment, rhythm, policy):
             continue
         cause, kernel, where = _cause(lineup, wait, segment, term, rhythm)
-        at = min(wait.ended_by, lineup.last.count - 1)
         yield Finding(
             cause=cause,
             segment=segment,
             term_ns=term,
             decomposition=wait,
-            at_seq=None if wait.wait is Wait.END else lineup.last.seq[at],
-            at_position=lineup.last.low[at],
-            confidence=min(1.0, term / wait.gap_ns) if wait.gap_ns else 0.0,
+            **_place_of(lineup, wait),
+            confidence=min(1.0, term / wait.gap_ns),
             kernel=kernel,
             where=where,
         )
+
+
+def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm, policy: Policy) -> float:
+    if segment.kind is not Kind.SOURCE:
+        return policy.floor_ns
+    if wait.wait is not Wait.FIRST_EVENT:
+        return rhythm.limit_ns
+    # an answer that is not streamed takes as long as the model needs for all of it
+    return policy.first_event_ns if lineup.lanes[0].hop.exchange.is_stream else math.inf
+
+
+def _place_of(lineup: Lineup, wait: Decomposition) -> Place:
+    """Where in the output the wait lies: the event that ended it, and what had been delivered when it began."""
+    last = lineup.last
+    before = last.event_count - 1 if wait.wait is Wait.END else wait.ended_by - 1
+    if before < 0:
+        return {"at_seq": last.seq[0], "at_position": 0, "is_position_exact": True}
+    return {
+        "at_seq": None if wait.wait is Wait.END else last.seq[wait.ended_by],
+        "at_position": last.low[before],
+        "is_position_exact": last.low[before] == last.high[before],
+    }
 
 
 def _cause(
@@ -185,7 +224,7 @@ def _cause(
         events: Sequence[int] = range(min(window.first + 1, window.last), window.last + 1)
     else:
         events = [0] if wait.wait is Wait.FIRST_EVENT else [lane.count - 1]
-    where, kernel = whereabouts(lane, events, term)
+    where, kernel = whereabouts(lane, events, term, is_end=wait.wait is Wait.END)
     if where is Whereabouts.NETWORK:
         return Cause.NETWORK, kernel, where
     return (late if segment.kind is Kind.READER else _by_wait(wait, late)), kernel, where
@@ -204,8 +243,8 @@ def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
 def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm) -> bool:
     """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there."""
     if wait.wait is Wait.END:
-        return False
-    if wait.wait is Wait.FIRST_EVENT:
+        start, stop = source.arrived[-1], source.hop.moments.upstream_ended_ns or source.arrived[-1]
+    elif wait.wait is Wait.FIRST_EVENT:
         start, stop = 0, source.arrived[0]
     else:
         window = wait.windows[0]
@@ -214,14 +253,13 @@ def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm) -> boo
     hidden = [
         s.arrived_ns for s in source.hop.timeline.stamps if start < s.arrived_ns < stop and s.event_class in shown
     ]
+    instants = [start, *hidden, stop] if wait.wait is not Wait.FIRST_EVENT else [*hidden, stop]
     if len(hidden) < 2:
         return False
-    instants = [start, *hidden, stop]
-    silence = max(b - a for a, b in pairwise(instants))
-    return silence < max(rhythm.limit_ns, wait.gap_ns // 2)
+    return max(b - a for a, b in pairwise(instants)) < rhythm.limit_ns
 
 
-def _combs(gaps: Sequence[Decomposition]) -> dict[Segment, list[int]]:
+def _combs(gaps: Iterable[Decomposition]) -> dict[Segment, list[int]]:
     """For each segment the terms of the waits that are mostly its own: the teeth of a comb when there are many."""
     combs: dict[Segment, list[int]] = {}
     for wait in gaps:
@@ -266,6 +304,8 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
+    if lineup is not None and finding.decomposition is not None and _rewritten(lineup):
+        confidence *= 0.5
     return replace(finding, confidence=round(confidence, 3))
 
 
@@ -286,7 +326,9 @@ def _reach(path: Path) -> Reach:
     if last.place.role is TapRole.CLIENT:
         has_consumed = all(s.taken_ns is not None for s in last.timeline.stamps)
         return Reach.CONSUMED if has_consumed else Reach.RECEIVED
-    return Reach.OUR_KERNEL if last.timeline.window_peak_bytes is None else Reach.READER_KERNEL
+    if last.timeline.window_peak_bytes is None or path.absent_between(last.place.hop, None):
+        return Reach.OUR_KERNEL  # never asked, or the peer was a hop whose record is missing, and not the reader
+    return Reach.READER_KERNEL
 
 
 def lag_ns(hop: Hop) -> int:

@@ -317,7 +317,11 @@ class Carriage:
 
     async def _finish(self, response: web.StreamResponse) -> None:
         was_open = self.live.connection is not None and self.live.connection.is_open
+        began_ns = self._clock.monotonic_ns()
         await response.write_eof()
+        ended_ns = self._clock.monotonic_ns()
+        if ended_ns - began_ns >= BLOCKED_NS:
+            self.live.recorder.blocked(began_ns, ended_ns, None)
         if was_open:
             self._check_open()
         self.live.recorder.downstream_ended(self._clock.monotonic_ns(), self._request.writer.output_size)

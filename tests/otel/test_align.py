@@ -7,11 +7,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.align import acknowledged, are_same_events, carriers_of, lane_of, longest_silence, overlap, window_of
+from otel.align import (
+    CONTENT,
+    OUTPUT,
+    acknowledged,
+    are_same_events,
+    carriers_of,
+    lane_of,
+    longest_silence,
+    overlap,
+    window_of,
+)
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp
 from tests.support.chain import GATEWAY, MS, PROXY, Chain, S, run
-
-CONTENT = frozenset({EventClass.CONTENT})
 
 
 def lanes(chain: Chain):
@@ -63,19 +71,18 @@ def test_one_event_that_delivered_everything_had_no_silence():
     assert longest_silence(lane, window_of(lane, 0, 0), wanted_ns=None) is None
 
 
-def test_reasoning_carries_where_some_hop_has_no_content():
+def test_all_output_is_lined_up_and_content_where_that_does_not_work():
     hop = run(Chain())[0]
     thinking = with_timeline(
         hop, stamps=tuple(replace(s, event_class=EventClass.REASONING) for s in hop.timeline.stamps)
     )
-    assert EventClass.REASONING in carriers_of([hop, thinking])
-    assert carriers_of([hop]) == CONTENT
+    assert carriers_of([hop, thinking]) == (OUTPUT, CONTENT)
 
 
 def test_unknown_streams_are_lined_up_by_their_opaque_events():
     hop = run(Chain())[0]
     opaque = with_timeline(hop, stamps=tuple(replace(s, event_class=EventClass.OPAQUE) for s in hop.timeline.stamps))
-    assert carriers_of([opaque]) == {EventClass.OPAQUE}
+    assert carriers_of([opaque]) == ({EventClass.OPAQUE},)
 
 
 def test_events_that_our_kernel_never_took_are_left_out():
@@ -108,9 +115,9 @@ def test_an_event_is_acknowledged_when_taken_unless_a_sample_shows_it_late():
         return KernelSample(at, acked, 1, 0, 65_536, 0, 0, 0)
 
     late = with_timeline(
-        hop, samples=(sample(taken[1] + 100 * MS, 1), sample(taken[1] + 300 * MS, 1), sample(taken[1] + 700 * MS, 2))
+        hop, samples=(sample(taken[1] + 100 * MS, 1), sample(taken[1] + 300 * MS, 1), sample(taken[1] + 400 * MS, 2))
     )
-    assert acknowledged(lane_of(late, CONTENT))[1] == taken[1] + 700 * MS
+    assert acknowledged(lane_of(late, CONTENT))[1] == taken[1] + 400 * MS
     delayed_ack = with_timeline(hop, samples=(sample(taken[1] + 100 * MS, 1), sample(taken[1] + 300 * MS, 2)))
     assert acknowledged(lane_of(delayed_ack, CONTENT))[1] == taken[1]
 

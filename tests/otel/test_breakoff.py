@@ -55,3 +55,20 @@ def test_a_whole_answer_is_nobodys():
 
 def test_an_error_status_is_an_error_of_the_first_app_that_answered_it():
     assert found(C, C, C, status=503) == (Cause.ERROR_EVENT, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("endings", "hop"),
+    [
+        ((Ending.DRAINED, CUT, CUT), WORKER),
+        ((C, Ending.LOST, CUT), PROXY),
+        ((C, C, Ending.LOST), GATEWAY),
+        ((LEFT, Ending.DRAINED, CUT), PROXY),
+    ],
+)
+def test_what_a_sidecar_ended_itself_is_its_own(endings, hop):
+    assert found(*endings) == (Cause.SELF, hop)
+
+
+def test_a_sidecar_that_refused_is_not_the_error_of_the_app_behind_it():
+    assert found(Ending.REJECTED, C, C, status=503) == (Cause.SELF, WORKER)

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import decompose
-from otel.align import carriers_of, lane_of
 from otel.decompose import Kind, Segment, Wait
 from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
 
 
 def lineup(chain: Chain):
-    hops = run(chain)
-    carriers = carriers_of(hops)
-    return decompose.line_up([lane_of(hop, carriers) for hop in hops])
+    found, unaligned = decompose.line_up(run(chain))
+    assert found is not None
+    assert not unaligned
+    return found
 
 
 def terms(wait) -> dict[str, int]:

@@ -34,6 +34,25 @@ def test_a_source_that_always_pauses_is_excused():
     assert judge(path, taught(bursty).policy_for(path, Policy())).status is Status.HEALTHY
 
 
+def test_answers_that_are_all_short_make_their_source_known_together():
+    path = join(run(ONE_PAUSE))
+    assert judge(path, taught(ONE_PAUSE, times=4).policy_for(path, Policy())).status is Status.INCONCLUSIVE
+    assert judge(path, taught(ONE_PAUSE, times=5).policy_for(path, Policy())).status is Status.HEALTHY
+
+
+def test_an_answer_of_one_event_teaches_no_rhythm():
+    path = join(run(ONE_PAUSE))
+    assert taught(Chain(events=1)).policy_for(path, Policy()) == Policy()
+
+
+def test_a_hop_that_was_taken_away_is_forgotten():
+    known = taught(Chain())
+    without = join([h for h in run(Chain()) if h.place.hop != PROXY], expected_path=NAMES)
+    for _ in range(ANSWERS):
+        known.learn(without, judge(without))
+    assert known.expected_path([WORKER, GATEWAY], "tiny") == (WORKER, GATEWAY)
+
+
 def test_a_stall_teaches_no_rhythm():
     path = join(run(ONE_PAUSE))
     stalled = Chain(stalls=[("source", 60, 3 * S)])

@@ -28,6 +28,7 @@ KEYS = {
     "gap_s",
     "at_seq",
     "at_position",
+    "at_position_exact",
     "wait",
     "contributions",
     "others",
@@ -54,7 +55,9 @@ def test_the_answer_has_every_key_of_its_contract():
 
 def test_a_stall_is_told_in_one_sentence_with_its_numbers():
     answer, _ = answers(Chain(stalls=[(PROXY, 60, 2 * S)]))
-    assert answer["sentence"].startswith("Inference-proxy app held the answer for 2.00 s: a 2.02 s gap before event 60")
+    assert answer["sentence"].startswith(
+        "Inference-proxy app held the answer for 2.00 s: a 2.02 s gap after 60 events (240 characters)"
+    )
     assert (answer["owner"], answer["segment"]) == (f"{PROXY} app", {"from": "model-worker", "to": PROXY})
 
 

@@ -18,8 +18,8 @@ CASES = {
     Cause.NETWORK: (Chain(lossy=(WORKER, 60, 2 * S)), "The network between model-worker and inference-proxy held"),
     Cause.BUFFERING: (Chain(events=400, buffers=[(PROXY, 2 * S)]), "held output back and released it in bursts"),
     Cause.SELF: (Chain(freeze=(PROXY, 60, 2 * S)), "Our own sidecar at inference-proxy held the answer for"),
-    Cause.TRUNCATED: (Chain(cut=(PROXY, 40)), "Inference-proxy app broke the answer off after event 39"),
-    Cause.CLIENT_DISCONNECT: (Chain(leave=40), "The client left after event 39"),
+    Cause.TRUNCATED: (Chain(cut=(PROXY, 40)), "Inference-proxy app broke the answer off after 40 events"),
+    Cause.CLIENT_DISCONNECT: (Chain(leave=40), "The client left after 40 events"),
     Cause.NONE: (Chain(), "No hop held this answer up"),
 }
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from otel.decompose import Wait
 from otel.findings import Cause, Policy, Reach, Status
-from otel.hop import End, Ending, Phase, Side, State
+from otel.hop import Blocked, End, Ending, EventClass, KernelSample, Phase, Side, State
 from otel.join import join
+from otel.timeline import thinned
 from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, longest_wait, run, shifted
 
@@ -344,3 +345,176 @@ def test_a_client_that_gave_up_before_the_first_event_left_a_slow_source_behind(
         (Cause.CLIENT_DISCONNECT, "client"),
         (Cause.SLOW_FIRST_EVENT, WORKER),
     ]
+
+
+# ------------------------------------------------------------------------------- answers of several kinds
+
+R, T, C = EventClass.REASONING, EventClass.TOOL, EventClass.CONTENT
+AGENT = [(C, 40), (T, 80)]
+THINKER = [(R, 400)]
+KINDS = pytest.mark.parametrize(
+    "phases",
+    [AGENT, THINKER, [(R, 60), (C, 40), (T, 60)], [(T, 120)], [(R, 120)], [(EventClass.OPAQUE, 120)]],
+    ids=["text then tool", "thinks first", "thinks, says, calls", "calls only", "thinks only", "unknown stream"],
+)
+
+
+@KINDS
+def test_no_kind_of_answer_is_accused_when_healthy(phases):
+    events = sum(count for _, count in phases) + (60 if phases is THINKER else 0)
+    assert verdict_on(Chain(events=events, phases=phases)).status is Status.HEALTHY
+
+
+@KINDS
+@pytest.mark.parametrize("where", ["source", PROXY, GATEWAY])
+def test_a_stall_is_named_in_every_kind_of_answer(phases, where):
+    events = sum(count for _, count in phases) + (60 if phases is THINKER else 0)
+    for at in (20, events // 2, events - 5):
+        cause, hop = named(Chain(events=events, phases=phases, stalls=[(where, at, 3 * S)]))
+        assert (cause, hop) == ((Cause.SOURCE_STALL, WORKER) if where == "source" else (Cause.APP_STALL, where))
+
+
+def test_reasoning_that_a_hop_keeps_back_is_no_stall_of_anybody():
+    verdict = verdict_on(Chain(events=460, phases=THINKER, strips={GATEWAY: R}))
+    assert verdict.status is Status.HEALTHY
+    assert [f.cause for f in verdict.findings] == [Cause.HIDDEN_OUTPUT]
+
+
+def test_a_source_that_falls_silent_while_it_thinks_is_named():
+    chain = Chain(events=460, phases=THINKER, strips={GATEWAY: R}, stalls=[("source", 200, 30 * S)])
+    assert named(chain)[1] == WORKER
+
+
+def test_streams_without_positions_that_a_hop_merges_are_inconclusive():
+    verdict = verdict_on(Chain(phases=[(EventClass.TOOL, 120)], merge={PROXY: 3}, stalls=[("source", 60, 3 * S)]))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "could not be lined up" in verdict.missing[0]
+
+
+def test_an_answer_that_is_not_streamed_takes_the_time_it_needs():
+    hops = [
+        replace(hop, exchange=replace(hop.exchange, is_stream=False, framing="opaque"))
+        for hop in run(Chain(events=1, first=20 * S, phases=[(EventClass.OPAQUE, 1)]))
+    ]
+    assert judge(join(hops)).status is Status.HEALTHY
+
+
+def test_the_share_of_a_hop_in_the_first_wait_is_judged_flat():
+    chain = Chain(first=4900 * MS, slow_first=[(GATEWAY, 1500 * MS)])
+    assert named(chain, Policy()) == (Cause.SLOW_FIRST_EVENT, GATEWAY)
+
+
+def test_many_ordinary_pauses_of_the_source_hide_no_stall_of_a_hop():
+    bursty = Chain(events=400, schedule=[100_000] * 15 + [1200 * MS], stalls=[(GATEWAY, 200, 1 * S)])
+    assert named(bursty)[1] == GATEWAY
+
+
+def test_a_text_that_a_hop_rewrites_lowers_the_confidence():
+    whole = run(Chain(stalls=[(PROXY, 60, 3 * S)]))
+    short = replace(
+        whole[2],
+        timeline=replace(
+            whole[2].timeline,
+            stamps=tuple(
+                replace(s, position=max(0, s.position - 200) // 32 * 32) for s in whole[2].timeline.stamps[1:]
+            ),
+        ),
+    )
+    verdict = judge(join([*whole[:2], short]), LOW_FIRST)
+    assert any("another amount of text" in note for note in verdict.missing)
+    assert verdict.findings[0].confidence < 0.6
+
+
+def test_a_fallback_that_the_reader_did_not_notice_is_no_error():
+    worker, proxy, gateway = run(Chain())
+    failed = replace(
+        worker,
+        exchange=replace(worker.exchange, status=503),
+        timeline=replace(worker.timeline, stamps=()),
+    )
+    assert judge(join([failed, proxy, gateway]), LOW_FIRST).cause is not Cause.ERROR_EVENT
+
+
+def test_an_answer_without_a_body_is_healthy():
+    hops = [
+        replace(hop, exchange=replace(hop.exchange, status=204), timeline=replace(hop.timeline, stamps=()))
+        for hop in run(Chain())
+    ]
+    assert judge(join(hops)).status is Status.HEALTHY
+
+
+# --------------------------------------------------------------------------- at the edges of an answer
+
+
+@pytest.mark.parametrize("at", [0, 1, 118, 119])
+def test_a_reader_that_stops_at_either_end_of_an_answer_is_named(at):
+    assert named(Chain(slow_reader=(at, 3 * S))) == (Cause.SLOW_READER, "client")
+
+
+def test_a_reader_that_lets_the_end_wait_is_named():
+    hops = run(Chain())
+    moments = hops[-1].moments
+    ended = moments.downstream_ended_ns
+    late = replace(
+        hops[-1],
+        moments=replace(moments, downstream_ended_ns=ended + 3 * S, closed_ns=ended + 4 * S),
+        timeline=replace(hops[-1].timeline, blocked=(Blocked(ended, ended + 3 * S, None),)),
+    )
+    verdict = judge(join([*hops[:2], late]), LOW_FIRST)
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.SLOW_READER, "client")
+    assert verdict.findings[0].decomposition.wait is Wait.END
+
+
+def test_an_end_that_is_lost_on_the_last_link_is_the_network():
+    hops = run(Chain())
+    ended, events = hops[-1].moments.downstream_ended_ns, hops[-1].traffic.event_count
+    samples = [KernelSample(ended + i * 100 * MS, events, 1, 0, 65_536, 1, 4, 1) for i in range(1, 40)]
+    samples.append(KernelSample(ended + 4 * S, events + 1, 0, 0, 65_536, 0, 0, 0))
+    late = replace(hops[-1], timeline=replace(hops[-1].timeline, samples=tuple(samples)))
+    verdict = judge(join([*hops[:2], late]), LOW_FIRST)
+    assert verdict.cause is Cause.NETWORK
+    assert verdict.findings[0].decomposition.wait is Wait.END
+
+
+@pytest.mark.parametrize("told", [(16,), (2, 16), (2, 4, 8, 16)])
+def test_a_reader_that_blocks_a_running_answer_is_named_however_often_it_was_told(told):
+    worker, proxy, gateway = run(Chain(events=60))
+    begin = gateway.timeline.stamps[-1].arrived_ns
+    last = replace(gateway.timeline.stamps[-1], taken_ns=None)
+    segments = [
+        replace(
+            gateway,
+            span_id=f"{i:016x}",
+            state=State.OPEN,
+            end=None,
+            segment_index=i,
+            moments=replace(gateway.moments, upstream_ended_ns=None, downstream_ended_ns=None, closed_ns=begin + s * S),
+            timeline=replace(
+                gateway.timeline,
+                stamps=(*gateway.timeline.stamps[:-1], last) if i == 0 else (),
+                blocked=(Blocked(begin, begin + s * S, None),),
+            ),
+        )
+        for i, s in enumerate(told)
+    ]
+    verdict = judge(join([worker, proxy, *segments]), LOW_FIRST)
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.SLOW_READER, "client")
+
+
+def test_the_round_trip_of_a_far_reader_is_no_fault():
+    hops = run(Chain())
+    taken = [s.taken_ns for s in hops[-1].timeline.stamps]
+    rtt = 320 * MS
+    samples = [
+        KernelSample(at, sum(t + rtt <= at for t in taken), 9, 0, 65_536, 0, 0, 0)
+        for at in range(taken[0] + 100 * MS, taken[-1] + rtt, 100 * MS)
+    ]
+    far = replace(hops[-1], timeline=replace(hops[-1].timeline, samples=tuple(samples), round_trip_ns=rtt))
+    assert judge(join([*hops[:2], far]), LOW_FIRST).status is Status.HEALTHY
+
+
+def test_a_thinned_timeline_shows_no_silence_where_events_were_left_out():
+    hops = [replace(h, timeline=thinned(h.timeline)) for h in run(Chain(events=3_000))]
+    assert judge(join(hops), LOW_FIRST).status is Status.HEALTHY
+    stalled = [replace(h, timeline=thinned(h.timeline)) for h in run(Chain(events=3_000, stalls=[(PROXY, 900, 3 * S)]))]
+    assert judge(join(stalled), LOW_FIRST).findings[0].first_hop == PROXY

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from otel.grain import QUANTUM, UNIT_NS, quantised
 from otel.hop import (
     Anchor,
     Blocked,
@@ -31,7 +32,6 @@ from otel.hop import (
     Traffic,
 )
 from otel.ids import span_id_of, trace_id_of
-from otel.timeline import QUANTUM, UNIT_NS, quantised
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -48,6 +48,7 @@ class Text:
 
     at: int
     position: int
+    event_class: EventClass = EventClass.CONTENT
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Chain:
 
     stall: (hop or "source", event, ns), buffer: (hop, ns), merge: hop -> events joined into one,
     freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
-    cut: (segment's hop or "source", event), leave: the event after which the reader leaves.
+    cut: (segment's hop or "source", event), leave: the event after which the reader leaves. phases: (class, events)
+    one after the other, content for the rest. strips: a hop -> the class that it does not pass on.
     """
 
     events: int = 120
@@ -64,6 +66,8 @@ class Chain:
     first: int = 120 * MS
     jitter: int = 0
     chars: Sequence[int] = (4,)
+    phases: Sequence[tuple[EventClass, int]] = ()
+    strips: dict[str, EventClass] = field(default_factory=dict)
     stalls: Sequence[tuple[str, int, int]] = ()
     slow_first: Sequence[tuple[str, int]] = ()
     buffers: Sequence[tuple[str, int]] = ()
@@ -107,6 +111,7 @@ def longest_wait(hop: Hop) -> int:
 def _source(chain: Chain, asked: int) -> list[Text]:
     draw = random.Random(chain.seed)
     texts: list[Text] = []
+    kinds = [event_class for event_class, count in chain.phases for _ in range(count)]
     at, position = asked + chain.first, 0
     for k in range(chain.events):
         if k:
@@ -114,8 +119,9 @@ def _source(chain: Chain, asked: int) -> list[Text]:
             at += step + (draw.randrange(chain.jitter) if chain.jitter else 0)
         at += sum(ns for name, event, ns in chain.stalls if name == "source" and event == k)
         at += sum(ns for name, ns in chain.slow_first if name == "source" and k == 0)
-        position += chain.chars[k % len(chain.chars)]
-        texts.append(Text(at, position))
+        event_class = kinds[k] if k < len(kinds) else EventClass.CONTENT
+        position += chain.chars[k % len(chain.chars)] if event_class is EventClass.CONTENT else 0
+        texts.append(Text(at, position, event_class))
     return texts
 
 
@@ -127,15 +133,16 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
         if not at_source:
             at += sum(ns for hop, event, ns in chain.stalls if hop == name and event == k)
             at += sum(ns for hop, ns in chain.slow_first if hop == name and k == 0)
-        held.append(Text(max(at, held[-1].at if held else 0), text.position))
+        held.append(replace(text, at=max(at, held[-1].at if held else 0)))
+    held = [text for text in held if text.event_class is not chain.strips.get(name)]
     for hop, every in chain.buffers:
         if hop == name and held:
             start = held[0].at
-            held = [Text(start + -(-(t.at - start + 1) // every) * every, t.position) for t in held]
+            held = [replace(t, at=start + -(-(t.at - start + 1) // every) * every) for t in held]
     size = chain.merge.get(name, 1)
     if size > 1:
         groups = [held[i : i + size] for i in range(0, len(held), size)]
-        held = [Text(group[-1].at, group[-1].position) for group in groups]
+        held = [group[-1] for group in groups]
     return held
 
 
@@ -169,11 +176,11 @@ def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: b
             if k > event:
                 arrived = max(arrived, stuck[1])
             taken = max(arrived, stuck[1]) + HAND_OVER
-        stamps.append(Stamp(k, arrived - asked, taken - asked, EventClass.CONTENT, text.position))
+        stamps.append(Stamp(k, arrived - asked, taken - asked, text.event_class, text.position))
         out = taken
         if lost and lost[0] <= out < lost[1]:
             out = lost[1]
-        passed.append(Text(out, text.position))
+        passed.append(replace(text, at=out))
     if frozen:
         lag.append(Interval(frozen[0] - asked, frozen[1] - asked))
     last = stamps[-1].taken_ns if stamps else chain.first
