@@ -131,7 +131,7 @@ def config_of(flags: Mapping[str, str | None], environ: Mapping[str, str], *, fi
         known_variables=(FILE_VARIABLE, URL_VARIABLE),
     )
     config = Config(**cast("dict[str, Any]", values))
-    errors = [*_token_errors(config), *_shared_addresses(config)]
+    errors = [*_token_errors(config), *_shared_addresses(config), *_time_errors(config)]
     if errors:
         raise ConfigError(errors)
     return config
@@ -161,6 +161,13 @@ def _token_errors(config: Config) -> list[str]:
         for name, address in _listeners(config).items()
         if not is_loopback(address.host)
     ]
+
+
+def _time_errors(config: Config) -> list[str]:
+    """A verdict that is final before it is judged would be listed as if it could not change, and then change."""
+    if config.final_after >= config.settle:
+        return []
+    return [f"--final-after: {config.final_after:g}s: must be at least --settle, which is {config.settle:g}s"]
 
 
 def _shared_addresses(config: Config) -> list[str]:

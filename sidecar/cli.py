@@ -41,8 +41,13 @@ COMMANDS: Final = (
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
 
-EXTRAS: Final = {"grpc": "collector", "xllamacpp": "demo", "gguf": "demo"}
-"""Packages that come with an extra only: top-level import name → extra."""
+_LLAMA: Final = "pip install 'gapline[llama]'"
+REMEDIES: Final = {
+    "grpc": "pip install 'gapline[collector]', or run it with `--grpc off`",
+    "xllamacpp": _LLAMA,
+    "gguf": _LLAMA,
+}
+"""Packages that come with an extra only: top-level import name → what to do without them."""
 
 HELP: Final = """\
 usage: gapline COMMAND [OPTIONS]
@@ -104,13 +109,10 @@ def _run(command: Command, argv: Sequence[str]) -> int:
         function = getattr(importlib.import_module(module_name), function_name)
         code = function(argv)
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        remedy = REMEDIES.get((error.name or "").partition(".")[0])
+        if remedy is None:
             raise
-        hint = f"it comes with: pip install 'gapline[{extra}]'"
-        print(
-            f"gapline {command.name}: needs the package {error.name}, which is not installed; {hint}", file=sys.stderr
-        )
+        print(f"gapline {command.name}: the package {error.name} is not installed: {remedy}", file=sys.stderr)
         return INTERNAL
     except KeyboardInterrupt:
         return INTERRUPTED

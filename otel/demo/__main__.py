@@ -140,11 +140,17 @@ def _print_result(plan: Plan, runs: Sequence[Run], placed: Topology) -> None:
         return
     if plan.runs > 1:
         print(report.summary(runs))
-        return
-    for name, command in (("why", commands.why), ("timeline", commands.timeline)):
-        print(f"\n$ gapline {name} {runs[0].request_id} --collector {placed.collector_url}\n", flush=True)
-        command([runs[0].request_id, "--collector", placed.collector_url])
-    print(f"\n{report.judged(runs[0])}")
+    else:
+        asked = (runs[0].request_id, "--collector", placed.collector_url)
+        for name in ("why", "timeline"):
+            print(f"\n$ gapline {name} {' '.join(asked)}\n", flush=True)
+            if name == "why":
+                commands.why(asked, has_commands=plan.is_kept)
+            else:
+                commands.timeline(asked, has_head=False, has_commands=plan.is_kept)
+        print(f"\n{report.judged(runs[0])}")
+    if not plan.is_kept:
+        print(f"\n{report.GONE}")
 
 
 def _keep(processes: Processes) -> None:
@@ -170,6 +176,8 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         fault = faults.parse(arguments.fault, is_scripted=is_scripted)
     except FaultError as error:
         errors += (f"--fault: {line}" for line in error.errors)
+    if fault is not None and (why_not := faults.unnoticed(fault)):
+        errors.append(f"--fault: {why_not}")
     skew = {}
     for text in arguments.skew:
         try:
@@ -186,7 +194,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     if events > LLAMA_EVENTS_LIMIT and not is_scripted and arguments.model is None:
         errors.append(f"--events: {events}: the tiny model has room for {LLAMA_EVENTS_LIMIT}; plant fewer seconds")
     if not is_scripted and not all(map(find_spec, ("xllamacpp", "gguf"))):
-        errors.append("--worker: llama needs what comes with: pip install 'gapline[demo]'")
+        errors.append("--worker: llama needs what comes with: pip install 'gapline[llama]'")
     if not 1 <= arguments.runs <= RUNS_LIMIT:
         errors.append(f"--runs: {arguments.runs}: must be from 1 to {RUNS_LIMIT}")
     if arguments.model is not None and is_scripted:

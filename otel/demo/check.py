@@ -88,7 +88,7 @@ def judge(fault: Fault | None, verdict: Verdict, answer: Answer) -> Outcome:
         planted = [part["seconds"] for part in terms if part["segment"].endswith(wanted.segment)]
         term = Comparison(sum(planted), fault.seconds, TERM_LIMIT_S)
     waited_s = waited(answer, verdict["wait"])
-    if terms and waited_s is not None:
+    if fault is not None and terms and waited_s is not None:  # without a fault there is no claim
         total = Comparison(sum(part["seconds"] for part in terms), waited_s, SUM_LIMIT_S)
     return Outcome(wanted, is_named_right, is_named_right and verdict["cause"] in wanted.causes, term, total)
 

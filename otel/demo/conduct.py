@@ -57,7 +57,7 @@ def conduct(question: Question, *, gateway_url: str, collector_url: str, on_answ
     fault = question.fault
     request_id = str(uuid.uuid4())
     headers = {"x-request-id": request_id, "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01"}
-    if fault is not None:
+    if fault is not None and fault.kind is not Kind.FREEZE:  # that one we do ourselves
         headers[faults.HEADER] = str(fault)
     frozen_s, paused_s = _seconds(fault, Kind.FREEZE), _seconds(fault, Kind.SLOW_READ)
     middle = script.middle_of(question.events)

@@ -23,6 +23,11 @@ CLIENT: Final = "client"
 
 LIMIT_S: Final = 60.0
 """Longest fault in seconds. Past it somebody waits for a demo, and the limits of real hops come into play."""
+UNNOTICED_S: Final = 0.25
+"""What any hop or reader may add in seconds before a verdict names it: the floor of `otel.findings.Policy`."""
+SLOW_FIRST_S: Final = 1.0
+"""From here on in seconds the demo's collector calls a source's first event slow: lower than its default, so that a
+short demo shows one."""
 SKEW_LIMIT_S: Final = 10 * 365 * 86_400.0
 """Largest shift of a wall clock in seconds: ten years is more wrong than any clock, and every time stays in range."""
 
@@ -110,15 +115,26 @@ def parse_skew(text: str) -> tuple[str, float]:
     return hop, seconds
 
 
-def fault_of(header: str | None, *, hop: str) -> Fault | None:
-    """The fault in a request's header if it is this hop's own; a header that makes no sense plants nothing."""
-    if header is None:
+def unnoticed(fault: Fault) -> str | None:
+    """Why no verdict would name the fault: it is no longer than what is usual there. None when it is longer."""
+    match fault.kind:
+        case Kind.CUT:
+            return None
+        case Kind.SLOW_FIRST if fault.hop == WORKER:
+            least_s, allowed = SLOW_FIRST_S, "a model may take to its first output"
+        case _:
+            least_s, allowed = UNNOTICED_S, "a hop or reader may add unnoticed"
+    if fault.seconds > least_s:
         return None
-    try:
-        fault = parse(header)
-    except FaultError:
-        return None
-    return fault if fault is not None and fault.hop == hop else None
+    return f"{fault}: must be more than {least_s:g} s, which {allowed}"
+
+
+def planted(header: str | None, *, is_scripted: bool = True) -> Fault | None:
+    """The fault that a request's header asks some hop for, if any. Raises FaultError."""
+    fault = None if header is None else parse(header, is_scripted=is_scripted)
+    if fault is not None and fault.kind is Kind.FREEZE:
+        raise FaultError([f"{fault.hop}:{Kind.FREEZE}: no hop can stop itself; `gapline demo --fault` does it"])
+    return fault
 
 
 def _misfits(hop: str, kind: Kind, *, is_scripted: bool) -> list[str]:

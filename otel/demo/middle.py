@@ -1,6 +1,6 @@
 """A gateway or an inference proxy: an app that passes a request on and streams the answer back event by event.
 
-    python -m otel.demo.middle --hop gateway --port PORT --next URL
+    python -m otel.demo.middle --hop gateway --port PORT --next URL [--real-engine]
 
 All it does for its sidecar is what a good hop does anyway: it forwards `x-request-id` and `traceparent`.
 URL is the address of the next hop's sidecar, where the next hop's own address would have stood.
@@ -19,8 +19,8 @@ import aiohttp
 from aiohttp import web
 
 from otel.demo import faults, script
-from otel.demo.faults import Fault, Kind
-from otel.demo.worker import break_off, serve
+from otel.demo.faults import Fault, FaultError, Kind
+from otel.demo.worker import break_off, refusal, serve
 
 FORWARDED: Final = ("content-type", "accept", "authorization", "x-request-id", "traceparent", faults.HEADER)
 RETURNED: Final = ("content-type", "cache-control")
@@ -29,13 +29,14 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class Middle:
-    """One hop in the middle; `next_url` is the hop that it asks."""
+    """One hop in the middle; `next_url` is the hop that it asks. is_scripted: the worker behind it all is ours."""
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, *, hop: str, next_url: str) -> None:
+    def __init__(self, *, hop: str, next_url: str, is_scripted: bool = True) -> None:
         self._hop = hop
         self._next_url = next_url
+        self._is_scripted = is_scripted
 
     async def connect(self, _: web.Application) -> AsyncIterator[None]:
         """Keep connections to the next hop for as long as the app runs."""
@@ -45,7 +46,11 @@ class Middle:
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         """Ask the next hop and pass its answer on; an answer that breaks off there, or here, breaks off for all."""
-        fault = faults.fault_of(request.headers.get(faults.HEADER), hop=self._hop)
+        try:
+            planted = faults.planted(request.headers.get(faults.HEADER), is_scripted=self._is_scripted)
+        except FaultError as error:
+            return refusal(error)
+        fault = planted if planted and planted.hop == self._hop else None
         cut_after_s = fault.seconds if fault is not None and fault.kind is Kind.CUT else None
         body = await request.read()
         headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
@@ -134,8 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--hop", choices=(faults.GATEWAY, faults.PROXY), required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--next", required=True, metavar="URL")
+    parser.add_argument("--real-engine", action="store_true", help="the model worker cannot be told to misbehave")
     arguments = parser.parse_args(argv)
-    hop = Middle(hop=arguments.hop, next_url=arguments.next)
+    hop = Middle(hop=arguments.hop, next_url=arguments.next, is_scripted=not arguments.real_engine)
     app = web.Application()
     app.cleanup_ctx.append(hop.connect)
     app.router.add_post("/{path:.*}", hop.pass_on)

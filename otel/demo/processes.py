@@ -143,13 +143,17 @@ class Processes:
 
 
 def exit_on_signals() -> None:
-    """Turn the signals that would end us without cleaning up into an exit that does."""
+    """Turn the signals that would end us without cleaning up into an exit that does.
+
+    A Ctrl-C is one of them where a script started us in the background: there we inherit it as ignored.
+    """
 
     def leave(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def get(url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from otel.demo import check, faults
 from otel.demo.answer import Answer
@@ -12,6 +12,8 @@ from otel.demo.check import Comparison
 from otel.demo.conduct import Run
 from otel.demo.faults import MEANING
 from otel.demo.topology import Topology
+
+GONE: Final = "This path is gone now. To ask for yourself: gapline demo --keep"
 
 
 def run_object(run: Run) -> dict[str, Any]:

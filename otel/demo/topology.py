@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from otel.demo.faults import HOPS, WORKER
+from otel.demo.faults import HOPS, SLOW_FIRST_S, WORKER
 from otel.demo.processes import Command
 
 COLLECTOR: Final = "collector"
-FIRST_EVENT_AFTER: Final = "1s"
-"""From here on a first event counts as slow: lower than the collector's default, so that a short demo shows one."""
 _HOST: Final = "127.0.0.1"
 _PORTS_OF_COLLECTOR: Final = 2
 _PORTS_OF_HOP: Final = 3
@@ -54,7 +52,7 @@ def topology(
         _command(
             COLLECTOR,
             ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
-            ("--data", str(folder / "data"), "--path", ",".join(HOPS), "--first-event-after", FIRST_EVENT_AFTER),
+            ("--data", str(folder / "data"), "--path", ",".join(HOPS), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
             ready=f"{collector_url}/readyz",
         )
     ]
@@ -63,7 +61,7 @@ def topology(
         door, app, admin = rest[_PORTS_OF_HOP * index :][:_PORTS_OF_HOP]
         run: tuple[str, ...]
         if hop != WORKER:
-            run = ("otel.demo.middle", "--hop", hop, "--next", asked_url)
+            run = ("otel.demo.middle", "--hop", hop, "--next", asked_url, *(("--real-engine",) if model else ()))
         elif model is not None:
             run = ("otel.demo.llama", "--model", str(model))
         else:

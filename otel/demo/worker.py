@@ -15,7 +15,7 @@ from typing import Final
 from aiohttp import web
 
 from otel.demo import faults, script
-from otel.demo.faults import CLIENT, WORKER
+from otel.demo.faults import CLIENT, WORKER, FaultError
 
 EVENTS_LIMIT: Final = 100_000
 """Most content events of one answer: forty minutes at the script's pace."""
@@ -25,13 +25,16 @@ async def chat(request: web.Request) -> web.StreamResponse:
     """Send the script, each event when it is due; a reader that is behind gets what is overdue at once."""
     start_s = asyncio.get_running_loop().time()
     asked = await request.json()
-    header = request.headers.get(faults.HEADER)
+    try:
+        fault = faults.planted(request.headers.get(faults.HEADER))
+    except FaultError as error:
+        return refusal(error)
     answer = script.script(
         request_id=request.headers.get("x-request-id") or uuid.uuid4().hex,
         model=str(asked.get("model", "scripted")),
         events=min(int(asked.get("max_tokens", script.DEFAULT_EVENTS)), EVENTS_LIMIT),
         seed=int(asked.get("seed", 0)),
-        fault=faults.fault_of(header, hop=WORKER) or faults.fault_of(header, hop=CLIENT),
+        fault=fault if fault and fault.hop in {WORKER, CLIENT} else None,
     )
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
@@ -41,6 +44,11 @@ async def chat(request: web.Request) -> web.StreamResponse:
     if not answer.is_whole:
         break_off(request)
     return response
+
+
+def refusal(error: FaultError) -> web.Response:
+    """Say why what the header asks for cannot be planted, where curl shows it."""
+    return web.Response(status=400, text="".join(f"{faults.HEADER}: {line}\n" for line in error.errors))
 
 
 def break_off(request: web.Request) -> None:

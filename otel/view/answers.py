@@ -86,6 +86,7 @@ class VerdictAnswer:
     gap_s: float | None
     at_seq: int | None
     at_position: int | None
+    at_position_exact: bool
     wait: str | None
     contributions: tuple[Term, ...]
     others: tuple[Other, ...]
@@ -200,6 +201,7 @@ def _verdict(keys: Keys) -> VerdictAnswer:
         gap_s=keys.maybe_seconds("gap_s"),
         at_seq=keys.maybe_whole("at_seq"),
         at_position=keys.maybe_whole("at_position"),
+        at_position_exact=bool(keys.maybe_flag("at_position_exact")),
         wait=keys.maybe_text("wait"),
         contributions=tuple(
             Term(term.text("segment"), term.text("owner"), term.seconds("seconds"))

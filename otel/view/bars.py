@@ -49,11 +49,13 @@ def fill_of(term: Term, look: Look) -> str:
 
 def wait_title(verdict: VerdictAnswer) -> str:
     """What the reader waited for, in words."""
-    where = f", before event {count(verdict.at_seq)}" if verdict.wait == "gap" and verdict.at_seq is not None else ""
-    after = f", {count(verdict.at_position)} characters in" if where and verdict.at_position else ""
-    return (
-        f"The wait: {seconds(verdict.gap_s or 0.0)} {_WAIT.get(verdict.wait or '', verdict.wait or '')}{where}{after}"
-    )
+    where = ""
+    if verdict.wait == "gap" and verdict.at_seq:
+        about = "" if verdict.at_position_exact else "about "
+        after = f" ({about}{count(verdict.at_position)} characters)" if verdict.at_position else ""
+        where = f", after {count(verdict.at_seq)} events{after}"
+    kind = _WAIT.get(verdict.wait or "", verdict.wait or "")
+    return f"The wait: {seconds(verdict.gap_s or 0.0)} {kind}{where}"
 
 
 def waterfall_lines(verdict: VerdictAnswer, look: Look) -> list[Line]:

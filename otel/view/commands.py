@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +25,15 @@ import orjson
 import yarl
 
 from otel import settings
-from otel.view.answers import read_stalls, read_timeline, read_verdict
+from otel.view.answers import TimelineAnswer, read_stalls, read_timeline, read_verdict
 from otel.view.keys import AnswerError
 from otel.view.listing import stalls as stalls_text
 from otel.view.openapi import LIMIT, LIMIT_MAX
 from otel.view.palette import NARROWEST_CELLS, Look
+from otel.view.picture import extent
 from otel.view.picture import timeline as timeline_text
 from otel.view.terminal import why as why_text
-from otel.view.text import clean
+from otel.view.text import clean, seconds
 
 ANSWERED: Final = 0
 UNREADABLE: Final = 1
@@ -49,6 +51,7 @@ UNSEEN_CELLS: Final = 100  # the width of what no terminal shows: a pipe, a file
 DEFAULT_TIMEOUT: Final = "10s"
 URL_VARIABLE: Final = "GAPLINE_COLLECTOR_URL"
 TOKEN_VARIABLE: Final = "GAPLINE_TOKEN"  # noqa: S105  # the name of the variable
+COLLECTOR_TOKEN_VARIABLE: Final = "GAPLINE_COLLECTOR_TOKEN"  # noqa: S105  # set where the collector itself runs
 EPILOG: Final = (
     "Exit codes: 0 answered (why: healthy), 10 a cause is named, 11 inconclusive, 12 not found, 3 no answer from the "
     "collector, 2 usage, 1 the answer cannot be read."
@@ -76,23 +79,29 @@ class _NoAnswerError(Exception):
         self.code = code
 
 
-def why(argv: Sequence[str]) -> int:
-    """`gapline why REQUEST_ID`: which hop made the reader of this request wait."""
+def why(argv: Sequence[str], *, has_commands: bool = True) -> int:
+    """`gapline why REQUEST_ID`: which hop made the reader of this request wait.
+
+    has_commands: what to ask next is told, because the collector will still be there.
+    """
     parser = _parser("why", "Which hop made the reader of this request wait, since when, and why.")
     parser.add_argument("request_id", metavar="REQUEST_ID", type=_request_id)
     args = parser.parse_args(argv)
 
     def show(answer: object, look: Look) -> tuple[str, Sequence[str]]:
         verdict = read_verdict(answer)
-        return why_text(verdict, look, at=_at(args)), verdict.strangers
+        return why_text(verdict, look, at=_at(args), has_commands=has_commands), verdict.strangers
 
     code_of = {"healthy": ANSWERED, "named": NAMED, "inconclusive": INCONCLUSIVE}
     command = _Command("why", show, lambda answer: code_of.get(str(answer.get("status")), UNREADABLE))
     return _run(parser, args, command, f"/v1/requests/{_escaped(args.request_id)}/verdict")
 
 
-def timeline(argv: Sequence[str]) -> int:
-    """`gapline timeline REQUEST_ID`: the picture of the request, a lane per hop."""
+def timeline(argv: Sequence[str], *, has_head: bool = True, has_commands: bool = True) -> int:
+    """`gapline timeline REQUEST_ID`: the picture of the request, a lane per hop.
+
+    has_head: the verdict is told above it. has_commands: as for `why`.
+    """
     parser = _parser("timeline", "The picture of one request: a lane per hop, the gaps marked, and who made the wait.")
     parser.add_argument("request_id", metavar="REQUEST_ID", type=_request_id)
     parser.add_argument("--from", dest="start_s", type=_instant, metavar="S", help="show from this second on")
@@ -103,11 +112,33 @@ def timeline(argv: Sequence[str]) -> int:
 
     def show(answer: object, look: Look) -> tuple[str, Sequence[str]]:
         read = read_timeline(answer)
-        text = timeline_text(read, look, start_s=args.start_s, end_s=args.end_s, at=_at(args))
-        return text, read.strangers
+        if error := _window_error(read, args):
+            raise _NoAnswerError(USAGE, error)
+        shown = timeline_text(
+            read,
+            look,
+            start_s=args.start_s,
+            end_s=args.end_s,
+            at=_at(args),
+            has_head=has_head,
+            has_commands=has_commands,
+        )
+        return shown, read.strangers
 
     command = _Command("timeline", show, lambda _: ANSWERED)
     return _run(parser, args, command, f"/v1/requests/{_escaped(args.request_id)}/timeline")
+
+
+def _window_error(read: TimelineAnswer, args: argparse.Namespace) -> str | None:
+    """Why nothing of the answer lies between --from and --to."""
+    if not read.taps:
+        return None
+    begin, end = extent(read.taps)
+    if args.start_s is not None and args.start_s >= end:
+        return f"--from {args.start_s:g}: the answer is only {seconds(end - begin)} long"
+    if args.end_s is not None and args.end_s <= begin:
+        return f"--to {args.end_s:g}: the answer begins at {seconds(begin)} and is {seconds(end - begin)} long"
+    return None
 
 
 def stalls(argv: Sequence[str]) -> int:
@@ -156,11 +187,11 @@ def _question(args: argparse.Namespace) -> str:
     return ", ".join(words)
 
 
-def _spoken(seconds: float) -> str:
+def _spoken(value_s: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds:g} s"
+        if value_s >= size and value_s % size == 0:
+            return f"{value_s / size:g} {unit}"
+    return f"{value_s:g} s"
 
 
 # Flags.
@@ -232,10 +263,10 @@ def _look(args: argparse.Namespace) -> Look:
 
 def _run(parser: argparse.ArgumentParser, args: argparse.Namespace, command: _Command, path: str) -> int:
     try:
-        collector = settings.http_url(args.collector or os.environ.get(URL_VARIABLE) or DEFAULT_COLLECTOR)
+        collector = _collector_url(args.collector or os.environ.get(URL_VARIABLE) or DEFAULT_COLLECTOR)
     except ValueError as error:
         parser.error(f"the collector's URL {args.collector or os.environ.get(URL_VARIABLE)!r} {error}")
-    token = args.token or os.environ.get(TOKEN_VARIABLE) or ""
+    token = args.token or next(filter(None, map(_variable, (TOKEN_VARIABLE, COLLECTOR_TOKEN_VARIABLE))), "")
     if not (token.isascii() and token.isprintable()):
         parser.error("the token must be printable ASCII")
     try:
@@ -260,6 +291,15 @@ def _run(parser: argparse.ArgumentParser, args: argparse.Namespace, command: _Co
             command, f"the answer has keys that this gapline does not know: {', '.join(strangers[:SHOWN_STRANGERS])}"
         )
     return code
+
+
+def _collector_url(text: str) -> str:
+    """The collector's URL; HOST:PORT is short for http://HOST:PORT. Raises ValueError."""
+    return settings.http_url(text if "://" in text else f"http://{text}")
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()  # the newline that ends a secret file is no part of it
 
 
 SHOWN_STRANGERS: Final = 5
@@ -292,18 +332,33 @@ async def _ask(collector: str, path: str, *, token: str, timeout_s: float) -> di
     except TimeoutError:
         raise _NoAnswerError(NO_ANSWER, f"{at} did not answer within {timeout_s:g} s (--timeout)") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
+        if isinstance(error, aiohttp.ClientConnectorSSLError) and _is_plain(error.os_error):
+            without_tls = collector.replace("https:", "http:", 1)
+            raise _NoAnswerError(NO_ANSWER, f"{at} does not speak TLS; try {without_tls}") from None
         hint = f"Is it running (`gapline collector`)? Name another with --collector or {URL_VARIABLE}."
         raise _NoAnswerError(NO_ANSWER, f"no answer from {at}: {_reason(error)}. {hint}") from None
 
 
 def _reason(error: Exception) -> str:
     """What went wrong in the system's words where it has some: `Connection refused`."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'unverified')})"
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ssl.SSLError):  # its errno is not the system's
+        return f"no TLS connection ({str(cause.reason).lower().replace('_', ' ')})"
     if isinstance(cause, socket.gaierror):
         return cause.strerror or "the name is not known"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno)
     return str(error) or type(error).__name__
+
+
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"})
+"""What OpenSSL, depending on its version, says of a peer that answers a TLS greeting in plain text."""
+
+
+def _is_plain(error: OSError) -> bool:
+    return isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS
 
 
 async def _read(response: aiohttp.ClientResponse, at: str) -> bytes:

@@ -12,12 +12,11 @@ from otel.view.answers import Fact
 from otel.view.text import count, seconds, size
 
 _PHRASES: Final = {
-    "alignment": "events lined up by {}",
+    "alignment": "events matched {}",
     "position_quantum": "positions known to within {} characters",
     "source_limit_s": "this source may pause for {}",
     "source_rhythm_s": "its usual pause is {}",
     "detail": "{}",
-    "bytes_were": "the awaited bytes were {}",
     "sampled_s": "sampled for {}",
     "unacknowledged_s": "unacknowledged for {}",
     "lost_share": "{} of it with loss",
@@ -25,28 +24,46 @@ _PHRASES: Final = {
     "window_bytes": "smallest window {}",
     "window_peak_bytes": "largest ever {}",
     "attempts": "{} other attempts under this id",
+    "requests": "{} requests under this id",
 }
+_MATCHED: Final = {"ordinal": "one by one", "position": "by position in the text"}
+_WHEREABOUTS: Final = {
+    "with the peer": "the awaited bytes had reached {peer}",
+    "in the network": "the awaited bytes were still on their way to {peer}",
+    "not sampled": "the awaited bytes: not known where they were",
+}
+_OF_A_WAIT: Final = frozenset({"alignment", "position_quantum", "source_limit_s", "source_rhythm_s"})
 _IN_THE_TABLE: Final = frozenset({"blocked_s", "lag_s"})  # the table of hops has them
-_NOTHING_AT_ZERO: Final = frozenset({"attempts"})
+_USUAL: Final = {"attempts": 0, "requests": 1}
+"""What is not worth a word where it is as usual."""
 
 
-def evidence_lines(evidence: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[str, str]]:
-    """(name, text) of every group that has something to say."""
+def evidence_lines(
+    evidence: Sequence[tuple[str, Sequence[Fact]]], *, has_wait: bool = True, peer: str = "the next hop's machine"
+) -> list[tuple[str, str]]:
+    """(name, text) of every group that has something to say.
+
+    has_wait: there is a wait, which facts on rhythm and matching are about. peer: whom the awaited bytes were for.
+    """
     lines = []
     for group, facts in evidence:
         name, unit = _split(group)
         spoken = [
-            _spoken(key, value, unit)
+            _spoken(key, value, unit, peer)
             for key, value in facts
-            if not (value is None or (value == 0 and key in _NOTHING_AT_ZERO))
+            if not (value is None or value == _USUAL.get(key) or (key in _OF_A_WAIT and not has_wait))
         ]
         if spoken and group not in _IN_THE_TABLE:
             lines.append((name or "evidence", ", ".join(spoken)))
     return lines
 
 
-def _spoken(key: str, value: object, group_unit: str) -> str:
+def _spoken(key: str, value: object, group_unit: str, peer: str) -> str:
+    if key == "bytes_were":
+        return _WHEREABOUTS.get(str(value), f"the awaited bytes were {value}").replace("{peer}", peer)
     name, unit = _split(key)
+    if key == "alignment":
+        value = _MATCHED.get(str(value), f"by {value}")
     shown = _shown(value, unit or group_unit)
     return _PHRASES[key].format(shown) if key in _PHRASES else f"{name} {shown}".strip()
 

@@ -108,6 +108,9 @@ class Keys:
             raise AnswerError(f"{self._at(key)}: must be true or false, is {kind_of(value)}")
         return value
 
+    def maybe_flag(self, key: str) -> bool | None:
+        return None if self._get(key) is None else self.flag(key)
+
     def ignore(self, *names: str) -> None:
         """Tick off keys that no view shows and that may be missing."""
         self._read.update(names)

@@ -13,7 +13,8 @@ from otel.view.table import Column, table
 from otel.view.terminal import clock
 from otel.view.text import cells, count, cut, seconds, wrap
 
-READABLE_CELLS: Final = 24  # a sentence cut shorter than this says nothing
+ROOMY_CELLS: Final = 140  # on a narrower line the sentence is cut so short that it says nothing
+READABLE_CELLS: Final = 24  # and so it does where an id leaves it less than this
 
 
 def stalls(answer: StallsAnswer, look: Look, *, question: str) -> str:
@@ -40,20 +41,22 @@ def _nothing(question: str) -> list[str]:
 def _columns(answer: StallsAnswer) -> dict[str, Column]:
     rows = answer.stalls
     return {
-        "when": Column("when (UTC)", [Piece(clock(row.at, answer.as_of), Tone.QUIET) for row in rows]),
+        "when": Column("started (UTC)", [Piece(clock(row.at, answer.as_of), Tone.QUIET) for row in rows]),
         "request": Column("request", [Piece(row.request_id) for row in rows]),
         "model": Column("model", [Piece(_or_dash(row.model)) for row in rows], 1, least=12),
         "cause": Column("cause", [_cause(row) for row in rows]),
         "hop": Column("hop", [Piece(_or_dash(row.first_hop)) for row in rows], least=10),
-        "gap": Column("gap", [Piece(_gap(row), Tone.STRONG) for row in rows], is_number=True),
-        "wait": Column("wait", [Piece(_or_dash(row.wait)) for row in rows], 2),
-        "sentence": Column("", [Piece(row.sentence) for row in rows], 3, least=READABLE_CELLS),
+        "waited": Column("waited", [Piece(_waited(row), Tone.STRONG) for row in rows], is_number=True),
+        "kind": Column("kind", [Piece(row.wait or _ended(row)) for row in rows], 2),
+        "sentence": Column("what happened", [Piece(row.sentence) for row in rows], 3, least=READABLE_CELLS),
     }
 
 
 def _on_one_line(answer: StallsAnswer, width: int) -> list[Line]:
     """The table with the id in its row; empty where the columns that always stay do not fit."""
     columns = _columns(answer)
+    if width < ROOMY_CELLS:
+        del columns["sentence"]
     least = [column.narrowest for column in columns.values() if not column.rank]
     return table(list(columns.values()), width) if sum(least) + 2 * len(least) <= width else []
 
@@ -61,12 +64,12 @@ def _on_one_line(answer: StallsAnswer, width: int) -> list[Line]:
 def _on_two_lines(answer: StallsAnswer, width: int) -> list[Line]:
     """The table without ids, and under each row its id, with the sentence where there is room."""
     columns = _columns(answer)
-    title, *rows = table([columns[name] for name in ("when", "cause", "hop", "gap", "wait", "model")], width)
+    title, *rows = table([columns[name] for name in ("when", "cause", "hop", "waited", "kind", "model")], width)
     lines: list[Line] = [title]
     for row, stall in zip(rows, answer.stalls, strict=True):
         lines += [row, *((Piece("  " + line),) for line in wrap(stall.request_id, width - 2))]
         room = width - cells(lines[-1][0].text) - 2
-        if room >= READABLE_CELLS:
+        if width >= ROOMY_CELLS and room >= READABLE_CELLS:
             lines[-1] += (Piece("  " + cut(stall.sentence, room), Tone.QUIET),)
     return lines
 
@@ -82,8 +85,13 @@ def _cause(row: StallRow) -> Piece:
     return Piece(f"{text} (open)" if row.open else text, Tone.FAULT if row.status == "named" else Tone.DOUBT)
 
 
-def _gap(row: StallRow) -> str:
+def _waited(row: StallRow) -> str:
     return seconds(row.gap_s) if row.gap_s else "-"
+
+
+def _ended(row: StallRow) -> str:
+    """What there is to say of an answer that nobody waited for."""
+    return "broken off" if row.status == "named" else "-"
 
 
 def _or_dash(value: str | None) -> str:

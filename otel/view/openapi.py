@@ -216,7 +216,8 @@ def _schemas() -> Schema:
             **named,
             segment=_maybe(_ref("Segment")),
             at_seq=_maybe(_whole("sequence number, at the last tap, of the event that ended the wait")),
-            at_position=_maybe(_whole("characters of visible output up to it")),
+            at_position=_maybe(_whole("characters of visible output delivered when the wait began")),
+            at_position_exact=_maybe(_flag("that number is exact, not rounded down to the quantum")),
             contributions=_list(
                 _ref("Contribution"), "every segment's share of the wait, source first; their sum is gap_s"
             ),

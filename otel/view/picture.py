@@ -26,21 +26,28 @@ Findings = dict[str | None, list[tuple[str, Tone]]]
 
 
 def timeline(
-    answer: TimelineAnswer, look: Look, *, start_s: float | None = None, end_s: float | None = None, at: str = ""
+    answer: TimelineAnswer,
+    look: Look,
+    *,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    at: str = "",
+    has_head: bool = True,
+    has_commands: bool = True,
 ) -> str:
     """The picture, each line at most look.width cells; start_s and end_s zoom into a part of its axis.
 
-    at: what every command to try needs behind it, such as ` --collector URL`.
+    at: what every command to try needs behind it, such as ` --collector URL`. has_head: the verdict stands above it.
     """
-    lines = [*head(answer.verdict, look), ()]
+    lines: list[Line] = [*head(answer.verdict, look), ()] if has_head else []
     if not answer.taps:
-        lines += [(Piece("There is nothing to draw: no hop has recorded it."),), ()]
-        return render([*lines, *command_lines(commands_after(answer.verdict), look, at=at)], look)
-    whole = _extent(answer.taps)
+        lines += [(Piece("There is nothing to draw: no hop has recorded it."),)]
+        tried = commands_after(answer.verdict)
+        return render([*lines, *(((), *command_lines(tried, look, at=at)) if has_commands else ())], look)
+    whole = extent(answer.taps)
     begin = whole[0] if start_s is None else start_s
     end = max(whole[1] if end_s is None else end_s, begin + SHORTEST_AXIS_S)
-    longest = max(cells(lane_name(tap.hop, tap.role)) for tap in answer.taps)
-    name_cells = min(max(longest, cells("client_disconnect")), look.width // 4)
+    name_cells = _name_cells(answer.taps, look.width // 4)
     axis = Axis(begin, end, look.width - name_cells - MARGIN)
     laid = [lay(tap, axis) for tap in answer.taps]
     frame = Frame(axis, usual_count(laid), _wait_on_axis(answer), look)
@@ -53,14 +60,18 @@ def timeline(
             (_margin("" if index else WHO_MADE_IT, name_cells, Tone.QUIET), *line) for index, line in enumerate(bar)
         ]
         lines.append(())
-    lines += [*_legend(frame), ()]
-    return render([*lines, *command_lines(_commands(answer, frame, whole), look, at=at)], look)
+    lines += _legend(frame)
+    if has_commands:
+        lines += [(), *command_lines(_commands(answer, frame, whole), look, at=at)]
+    return render(lines, look)
 
 
 WHO_MADE_IT: Final = "who made it"
+TO_THE_READER: Final = "to the reader"
+INDENT: Final = 2  # of what is said of a lane under its name
 
 
-def _extent(taps: Sequence[Tap]) -> Stretch:
+def extent(taps: Sequence[Tap]) -> Stretch:
     """The stretch of the axis on which anything was recorded."""
     ends = [tap.shift_s + max([tap.duration_s, *(stamp[0] for stamp in tap.stamps[-1:])]) for tap in taps]
     start = min(tap.shift_s for tap in taps)
@@ -73,6 +84,13 @@ def _wait_on_axis(answer: TimelineAnswer) -> Stretch | None:
         return None
     shift_s = answer.taps[-1].shift_s
     return answer.wait[0] + shift_s, answer.wait[1] + shift_s
+
+
+def _name_cells(taps: Sequence[Tap], most: int) -> int:
+    """What the names of the lanes take, and what is said under them."""
+    names = [cells(lane_name(tap.hop, tap.role)) for tap in taps]
+    fates = [INDENT + cells(_fate(tap, most - INDENT)) for tap in taps]
+    return min(max(cells(TO_THE_READER), *names, *fates), most)
 
 
 def _margin(name: str, name_cells: int, tone: Tone = Tone.PLAIN) -> Piece:
@@ -89,13 +107,13 @@ def _lanes(answer: TimelineAnswer, laid: Sequence[Columns], frame: Frame, name_c
     for index, (tap, columns) in enumerate(zip(taps, laid, strict=True)):
         below = taps[index + 1].hop if index + 1 < len(taps) else "client"
         name = _margin(lane_name(tap.hop, tap.role), name_cells, _name_tone(tap.hop, answer))
-        fate = _margin(_fate(tap, name_cells), name_cells, Tone.QUIET)
+        fate = _margin(" " * INDENT + _fate(tap, name_cells - INDENT), name_cells, Tone.QUIET)
         lines.append((name, *event_strip(tap, columns, frame).pieces()))
         lines.append((fate, *state_strip(tap, columns, frame).pieces()))
         lines += _added_here(f"self:{tap.hop}", findings, frame.look)
         lines += _added_here(f"{tap.hop}>{below}", findings, frame.look)
     behind = handed_on(taps[-1])
-    name = _margin("to the reader", name_cells, _name_tone("client", answer))
+    name = _margin(TO_THE_READER, name_cells, _name_tone("client", answer))
     lines.append((name, *event_strip(behind, lay(behind, frame.axis), frame).pieces()))
     if frame.wait is not None:
         lines.append((_margin("", name_cells), *_wait_strip(frame.wait, frame).pieces()))
@@ -131,8 +149,9 @@ def _name_tone(hop: str, answer: TimelineAnswer) -> Tone:
 def _fate(tap: Tap, room: int) -> str:
     """How the exchange ended, and how many events are drawn where there is room."""
     fate = (tap.outcome or "open") + (", thinned" if tap.is_thinned else "")
-    counted = f"{fate}, {count(len(tap.stamps))}"
-    return counted if cells(counted) <= room else fate
+    number = count(len(tap.stamps))
+    forms = (f"{fate}, {number} {'event' if len(tap.stamps) == 1 else 'events'}", f"{fate}, {number} ev.")
+    return next((form for form in forms if cells(form) <= room), fate)
 
 
 def _wait_strip(wait: Stretch, frame: Frame) -> Strip:

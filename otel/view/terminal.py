@@ -16,7 +16,7 @@ from otel.view.facts import evidence_lines
 from otel.view.palette import Line, Look, Piece, Tone, badge, render
 from otel.view.path import path_lines
 from otel.view.table import Column, flow, table
-from otel.view.text import cells, count, cut, pad, seconds, size, wrap
+from otel.view.text import cells, count, cut, pad, seconds, shell_lines, size, wrap
 
 _REACH: Final = {
     "consumed": ("", "as far as the client's own code, which consumed it"),
@@ -32,10 +32,10 @@ _REACH: Final = {
 }
 
 
-def why(verdict: VerdictAnswer, look: Look, *, at: str = "") -> str:
+def why(verdict: VerdictAnswer, look: Look, *, at: str = "", has_commands: bool = True) -> str:
     """The verdict on one request, each line at most look.width cells.
 
-    at: what every command to try needs behind it, such as ` --collector URL`.
+    at: what every command to try needs behind it, such as ` --collector URL`. has_commands: there are such commands.
     """
     lines = head(verdict, look)
     waterfall = waterfall_lines(verdict, look)
@@ -43,7 +43,9 @@ def why(verdict: VerdictAnswer, look: Look, *, at: str = "") -> str:
         lines += [(), *((Piece(line),) for line in wrap(wait_title(verdict), look.width)), *waterfall]
     for section in (path_lines(verdict, look), _hop_lines(verdict, look), _fact_lines(verdict, look)):
         lines += [(), *section] if section else []
-    return render([*lines, (), *command_lines(commands_after(verdict), look, at=at)], look)
+    if has_commands:
+        lines += [(), *command_lines(commands_after(verdict), look, at=at)]
+    return render(lines, look)
 
 
 def head(verdict: VerdictAnswer, look: Look) -> list[Line]:
@@ -52,28 +54,53 @@ def head(verdict: VerdictAnswer, look: Look) -> list[Line]:
     mark = badge(cut(label, look.width - 2), tone, look)
     first, *rest = wrap(verdict.sentence, look.width, taken=cells(mark.text) + 1)
     lines: list[Line] = [(mark, Piece(f" {first}", Tone.STRONG)), *((Piece(line, Tone.STRONG),) for line in rest)]
-    settled = "final" if verdict.verdict_final else "open" if verdict.open else "not final: a hop may still report"
     facts = [
         f"request {verdict.request_id}",
         *dict.fromkeys(f"model {hop.model}" for hop in verdict.hops if hop.model),
         f"since {clock(verdict.since, verdict.as_of)} UTC" if verdict.since and verdict.status == "named" else "",
         f"confidence {verdict.confidence:.2f}" if verdict.status != "inconclusive" else "",
-        f"{settled}, as of {clock(verdict.as_of, verdict.as_of)} UTC",
+        f"{_settled(verdict)}, as of {clock(verdict.as_of, verdict.as_of)} UTC",
     ]
     return lines + [(Piece(line, Tone.QUIET),) for line in flow(facts, look.width)]
+
+
+_ABSENT: Final = ("no record from ", "no tap between ")
+"""How a note begins that says which hop is expected on the path and has not reported."""
+
+
+def _settled(verdict: VerdictAnswer) -> str:
+    """Whether the answer can still change, and what it rests on until then."""
+    if verdict.verdict_final or verdict.open:
+        return "final" if verdict.verdict_final else "open"
+    if any(missing.startswith(_ABSENT) for missing in verdict.missing):
+        return "not final: a hop may still report"
+    hops = len({hop.hop for hop in verdict.hops})
+    return f"{'1 hop has' if hops == 1 else f'{count(hops)} hops have'} reported, not final yet"
 
 
 def _badge_of(verdict: VerdictAnswer) -> tuple[str, Tone]:
     still = " · still open" if verdict.open else ""
     match verdict.status:
         case "named":
-            return f"{verdict.cause or 'named'} · {verdict.first_hop or 'no hop'}{still}", Tone.FAULT_BADGE
+            return f"{verdict.cause or 'named'} · {_named(verdict)}{still}", Tone.FAULT_BADGE
         case "healthy":
             reach, _ = _REACH.get(verdict.observed_to, (f" · {verdict.observed_to}", ""))
             return f"healthy{reach}{still}", Tone.FINE_BADGE
         case "inconclusive":
             return f"cannot tell{still}", Tone.DOUBT_BADGE
     return f"{verdict.status}{still}", Tone.DOUBT_BADGE
+
+
+def _named(verdict: VerdictAnswer) -> str:
+    """The hop that is named, or all of those that it may be: an owner such as `model-worker or gateway app`."""
+    if verdict.owner and is_shared(verdict.owner):
+        return verdict.owner.removesuffix(" app")
+    return verdict.first_hop or "no hop"
+
+
+def is_shared(owner: str) -> bool:
+    """Several hops may be meant, because one in between is not observed."""
+    return " or " in owner
 
 
 def clock(at: str, today: str) -> str:
@@ -130,8 +157,13 @@ def _or_dash(value: object) -> str:
 
 
 def _fact_lines(verdict: VerdictAnswer, look: Look) -> list[Line]:
-    _, seen = _REACH.get(verdict.observed_to, ("", verdict.observed_to))
-    facts = [*evidence_lines(verdict.evidence), *(("missing", missing) for missing in verdict.missing), ("seen", seen)]
+    facts = evidence_lines(verdict.evidence, has_wait=verdict.wait is not None, peer=_peer(verdict))
+    facts += [("missing", missing) for missing in verdict.missing]
+    if verdict.wait is not None:
+        _, seen = _REACH.get(verdict.observed_to, ("", verdict.observed_to))
+        facts.append(("seen", seen))
+    if not facts:
+        return []
     name_cells = min(max(cells(name) for name, _ in facts), look.width // 4)
     lines: list[Line] = []
     for name, text in facts:
@@ -139,6 +171,13 @@ def _fact_lines(verdict: VerdictAnswer, look: Look) -> list[Line]:
         for index, line in enumerate(wrap(text, look.width - name_cells - 4)):
             lines.append((Piece("  " + pad("" if index else name, name_cells), Tone.QUIET), Piece("  " + line, tone)))
     return lines
+
+
+def _peer(verdict: VerdictAnswer) -> str:
+    """Whose machine is behind the tap of the named segment, where that is known."""
+    if verdict.segment is None or is_shared(verdict.owner or ""):
+        return "the next hop's machine"
+    return "the reader's machine" if verdict.segment.to_hop == "client" else f"{verdict.segment.to_hop}'s machine"
 
 
 def commands_after(verdict: VerdictAnswer) -> list[tuple[str, str]]:
@@ -154,12 +193,12 @@ def commands_after(verdict: VerdictAnswer) -> list[tuple[str, str]]:
 
 
 def command_lines(commands: Sequence[tuple[str, str]], look: Look, *, at: str) -> list[Line]:
-    """Commands to try, with what each answers where there is room; one too long for the width goes on below."""
+    """Commands to paste, with what each answers where there is room for all of it."""
     command_cells = max(cells(command + at) for command, _ in commands)
     lines: list[Line] = []
     for command, purpose in commands:
-        first, *rest = wrap(command + at, look.width - 4)
-        lines += [(Piece("  " + first),), *((Piece("    " + line),) for line in rest)]
-        if not rest and 2 + command_cells + 3 + cells(purpose) <= look.width:
-            lines[-1] += (Piece(" " * (command_cells - cells(first) + 3) + purpose, Tone.QUIET),)
+        shown = shell_lines(command + at, look.width)
+        lines += ((Piece(line),) for line in shown)
+        if len(shown) == 1 and 2 + command_cells + 3 + cells(purpose) <= look.width:
+            lines[-1] += (Piece(" " * (2 + command_cells - cells(shown[0]) + 3) + purpose, Tone.QUIET),)
     return lines

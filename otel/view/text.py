@@ -8,6 +8,7 @@ cannot move the cursor, colour, hide or reorder anything.
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from itertools import accumulate, takewhile
 from typing import Final
@@ -124,6 +125,51 @@ def _head(text: str, width: int) -> str:
     """As many characters from the front as fit."""
     fitting = takewhile(lambda used: used <= width, accumulate(map(cells, text)))
     return text[: sum(1 for _ in fitting)]
+
+
+def shell_lines(command: str, width: int) -> list[str]:
+    """A command, quoted for a shell, indented, on lines of at most width cells that a shell reads as one.
+
+    A line that goes on ends with a backslash. It is broken before an option where it can be, else before a word;
+    a word that no line holds goes on at the very left, for a blank there would end it.
+    """
+    if 2 + cells(command) <= width:
+        return ["  " + command]
+    lines = [" "]
+    for unit in _units(list(map(shlex.quote, shlex.split(command))), width - 6):
+        if cells(lines[-1]) + 1 + cells(unit) + 2 <= width:
+            lines[-1] += " " + unit
+            continue
+        if lines[-1].strip():
+            lines[-1] += " \\"
+            lines.append("   ")
+        first, *rest = _word_pieces(unit, width - 6) if 4 + cells(unit) + 2 > width else [unit]
+        lines[-1] += " " + first
+        for piece in rest:
+            lines[-1] += "\\"
+            lines.append(piece)
+    return lines
+
+
+def _units(words: list[str], width: int) -> list[str]:
+    """The words, an option together with its value where a line holds both."""
+    units: list[str] = []
+    for word in words:
+        if units and units[-1].startswith("--") and " " not in units[-1] and cells(f"{units[-1]} {word}") <= width:
+            units[-1] += f" {word}"
+        else:
+            units.append(word)
+    return units
+
+
+def _word_pieces(word: str, width: int) -> list[str]:
+    """A quoted word as pieces, each quoted by itself, that are the word when they stand side by side."""
+    pieces = [""]
+    for character in "".join(shlex.split(word)):
+        if cells(shlex.quote(pieces[-1] + character)) > width:
+            pieces.append("")
+        pieces[-1] += character
+    return list(map(shlex.quote, pieces))
 
 
 def seconds(value: float) -> str:

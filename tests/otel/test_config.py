@@ -92,6 +92,11 @@ def test_two_listeners_cannot_share_an_address_unless_the_kernel_chooses():
     assert read(http="127.0.0.1:0", query="127.0.0.1:0").query.port == 0
 
 
+def test_a_verdict_cannot_be_final_before_it_is_judged():
+    assert errors_of(settle="10s", final_after="5s") == ("--final-after: 5s: must be at least --settle, which is 10s",)
+    assert read(settle="10s", final_after="10s").final_after == 10.0
+
+
 def test_a_token_that_no_header_can_carry_is_refused_without_being_shown():
     (error,) = errors_of(token="two words")
 

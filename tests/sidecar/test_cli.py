@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
+import tomllib
 import types
+from pathlib import Path
 
 import pytest
 
@@ -92,14 +95,27 @@ def test_a_typo_gets_the_nearest_command(capsys, typed, said):
 
 
 @pytest.mark.parametrize(
-    ("missing", "extra"), [("grpc", "collector"), ("grpc.aio", "collector"), ("xllamacpp", "demo"), ("gguf", "demo")]
+    ("missing", "remedy"),
+    [
+        ("grpc", "pip install 'gapline[collector]', or run it with `--grpc off`"),
+        ("grpc.aio", "pip install 'gapline[collector]', or run it with `--grpc off`"),
+        ("xllamacpp", "pip install 'gapline[llama]'"),
+        ("gguf", "pip install 'gapline[llama]'"),
+    ],
 )
-def test_a_missing_extra_is_one_line_with_the_remedy(planted, capsys, missing, extra):
+def test_a_missing_extra_is_one_line_with_the_remedy(planted, capsys, missing, remedy):
     planted("collector", returns=ModuleNotFoundError("no", name=missing))
     assert cli.main(["collector"]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert f"pip install 'gapline[{extra}]'" in err
+    assert err.endswith(f" is not installed: {remedy}\n")
+
+
+def test_every_extra_in_a_remedy_exists():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {name for remedy in cli.REMEDIES.values() for name in re.findall(r"gapline\[(\w+)\]", remedy)}
+    assert named
+    assert named <= project["optional-dependencies"].keys()
 
 
 def test_any_other_missing_module_is_not_hidden(planted):

@@ -157,6 +157,7 @@ class Case:
             "gap_s": gap_s,
             "at_seq": None,
             "at_position": None,
+            "at_position_exact": None,
             "wait": "gap" if terms else None,
             "contributions": terms,
             "others": [],
@@ -240,13 +241,13 @@ def _named(cause: str, hop: str, owner: str, ends: tuple[str, str], sentence: st
 
 
 def _at(seq: int) -> str:
-    return f"a GAP gap before event {seq} ({seq * 32:,} characters into the output) at the reader"
+    return f"a GAP gap after {seq} events ({seq * 32:,} characters) at the reader"
 
 
 def source_stall() -> Answer:
     sentence = f"Model-worker app sent nothing for GAP: {_at(101)}, and no other hop added as much."
     said = _named("source_stall", "model-worker", "model-worker app", ("source", "model-worker"), sentence)
-    said |= {"at_seq": 101, "at_position": 3232}
+    said |= {"at_seq": 101, "at_position": 3232, "at_position_exact": True}
     return Case(Stream(holds=[Hold(0, 101, 2.0)]), said=said, wait_of=101).timeline()
 
 
@@ -257,6 +258,7 @@ def app_stall_at_the_proxy() -> Answer:
     said |= {
         "at_seq": 101,
         "at_position": 3232,
+        "at_position_exact": True,
         "evidence": {
             "detail": "one long hold",
             "bytes_were": "with the peer",
@@ -275,13 +277,14 @@ def app_stall_at_the_proxy() -> Answer:
 
 def slow_reader() -> Answer:
     sentence = (
-        "The reader behind gateway did not take the answer for 3.00 s: a GAP gap before event 131 (4,192 characters "
-        "into the output) at the reader, and no other hop added as much."
+        "The reader behind gateway did not take the answer for 3.00 s: a GAP gap after 131 events (4,192 "
+        "characters) at the reader, and no other hop added as much."
     )
     said = _named("slow_reader", "client", "client", ("gateway", "client"), sentence, confidence=0.9)
     said |= {
         "at_seq": 131,
         "at_position": 4192,
+        "at_position_exact": True,
         "evidence": {
             "detail": None,
             "bytes_were": "with the peer",
@@ -305,7 +308,7 @@ def slow_reader() -> Answer:
 
 def truncated() -> Answer:
     sentence = (
-        "Inference-proxy app broke the answer off after event 139 (4,448 characters into the output): its upstream "
+        "Inference-proxy app broke the answer off after 140 events (4,448 characters): its upstream "
         "had not ended, and no end mark was sent."
     )
     ends = ("model-worker", "inference-proxy")
@@ -361,8 +364,8 @@ def inconclusive() -> Answer:
 
 def open_stream() -> Answer:
     sentence = (
-        "Model-worker app sent nothing for 12.00 s so far: a 12.00 s gap before event 79 (2,528 characters into the "
-        "output) at the reader, and no other hop added as much."
+        "Model-worker app sent nothing for 12.00 s so far: a 12.00 s gap after 79 events (2,528 "
+        "characters) at the reader, and no other hop added as much."
     )
     said = _named("source_stall", "model-worker", "model-worker app", ("source", "model-worker"), sentence)
     said |= {
@@ -370,6 +373,7 @@ def open_stream() -> Answer:
         "verdict_final": False,
         "at_seq": 79,
         "at_position": 2528,
+        "at_position_exact": True,
         "gap_s": 12.0,
         "wait": "gap",
         "contributions": [
@@ -405,8 +409,8 @@ def slow_first_event() -> Answer:
 
 def buffering_at_the_gateway() -> Answer:
     sentence = (
-        "Gateway app held output back and released it in bursts, up to 0.97 s each time: a GAP gap before event "
-        "161 (5,152 characters into the output) at the reader, and no other hop added as much."
+        "Gateway app held output back and released it in bursts, up to 0.97 s each time: a GAP gap after "
+        "161 events (5,152 characters) at the reader, and no other hop added as much."
     )
     said = _named("buffering", "gateway", "gateway app", ("inference-proxy", "gateway"), sentence)
     said |= {"at_seq": 161, "at_position": 5152}
@@ -416,8 +420,8 @@ def buffering_at_the_gateway() -> Answer:
 
 def hidden_output() -> Answer:
     sentence = (
-        "Nothing stalled: model-worker app sent reasoning or control events all through a 3.02 s gap before event 150 "
-        "(960 characters into the output) at the reader."
+        "Nothing stalled: model-worker app sent reasoning or control events all through a 3.02 s gap after 150 "
+        "events (960 characters) at the reader."
     )
 
     def classes(seq: int) -> str:
@@ -435,8 +439,8 @@ FIVE_HOPS: Final = ("vllm-0", "model-router", "safety-filter", "tenant-gateway",
 
 def five_hops() -> Answer:
     sentence = (
-        "Safety-filter app held the answer for 1.70 s: a GAP gap before event 201 (6,432 characters into the "
-        "output) at the reader, and no other hop added as much; edge-gateway.eu-central-1 app added 0.40 s as well."
+        "Safety-filter app held the answer for 1.70 s: a GAP gap after 201 events (6,432 "
+        "characters) at the reader, and no other hop added as much; edge-gateway.eu-central-1 app added 0.40 s as well."
     )
     said = _named("app_stall", "safety-filter", "safety-filter app", ("model-router", "safety-filter"), sentence)
     said |= {
@@ -470,8 +474,8 @@ def skewed_clocks() -> Answer:
 
 def thirty_thousand_events() -> Answer:
     sentence = (
-        "Model-worker app sent nothing for GAP: a GAP gap before event 21,000 (672,000 characters into the "
-        "output) at the reader, and no other hop added as much."
+        "Model-worker app sent nothing for GAP: a GAP gap after 21,000 events (672,000 "
+        "characters) at the reader, and no other hop added as much."
     )
     said = _named("source_stall", "model-worker", "model-worker app", ("source", "model-worker"), sentence)
     said |= {"at_seq": 21_000, "at_position": 672_000}

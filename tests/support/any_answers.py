@@ -107,6 +107,7 @@ verdicts = st.fixed_dictionaries(
         "gap_s": maybe(times),
         "at_seq": maybe(counts),
         "at_position": maybe(counts),
+        "at_position_exact": maybe(st.booleans()),
         "wait": maybe(st.one_of(st.sampled_from(["gap", "first_event", "end"]), texts)),
         "contributions": contributions,
         "others": others,

@@ -13,6 +13,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from otel import ids
+from otel.grain import QUANTUM, UNIT_NS, quantised, thinned
 from otel.hop import (
     Anchor,
     Blocked,
@@ -33,7 +34,6 @@ from otel.hop import (
     Timeline,
     Traffic,
 )
-from otel.timeline import QUANTUM, UNIT_NS, quantised, thinned
 
 WALL_NS = 1_764_500_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -54,6 +54,8 @@ def a_timeline(
     lag_s: Iterable[tuple[float, float]] = (),
     samples: Iterable[KernelSample] = (),
     window_peak_bytes: int | None = None,
+    round_trip_ns: int | None = None,
+    is_evidence_thinned: bool = False,
     unit_ns: int = UNIT_NS,
     quantum: int = QUANTUM,
 ) -> Timeline:
@@ -81,6 +83,8 @@ def a_timeline(
         lag=tuple(Interval(ns(start), ns(end)) for start, end in lag_s),
         samples=tuple(samples),
         window_peak_bytes=window_peak_bytes,
+        round_trip_ns=round_trip_ns,
+        is_evidence_thinned=is_evidence_thinned,
     )
     return quantised(raw, unit_ns=unit_ns, quantum=quantum)
 
@@ -190,7 +194,7 @@ def _samples(draw: st.DrawFn) -> tuple[KernelSample, ...]:
 
 @st.composite
 def raw_timelines(draw: st.DrawFn, *, max_events: int = 40) -> Timeline:
-    """Timelines as recorded: whole nanoseconds and characters."""
+    """Timelines as recorded: whole nanoseconds and characters, some cut short before their last event."""
     rows = draw(st.lists(st.tuples(_GAPS, _LAGS, _CLASSES, _CHARS), max_size=max_events))
     stamps = []
     seq = draw(st.sampled_from((0, 0, 4_096)))
@@ -200,6 +204,9 @@ def raw_timelines(draw: st.DrawFn, *, max_events: int = 40) -> Timeline:
         position += chars
         stamps.append(Stamp(seq, at, None if lag is None else at + lag, event_class, position))
         seq += 1
+    is_cut_short = draw(st.booleans())
+    if is_cut_short and stamps:
+        stamps[-1] = replace(stamps[-1], seq=stamps[-1].seq + draw(st.integers(0, 1_000_000)))
     return Timeline(
         unit_ns=1,
         quantum=1,
@@ -208,6 +215,9 @@ def raw_timelines(draw: st.DrawFn, *, max_events: int = 40) -> Timeline:
         lag=tuple(Interval(start, end) for start, end in draw(_intervals())),
         samples=draw(_samples()),
         window_peak_bytes=draw(_maybe(st.integers(0, 1 << 32))),
+        round_trip_ns=draw(_maybe(st.integers(0, SECOND_NS))),
+        is_cut_short=is_cut_short,
+        is_evidence_thinned=draw(st.booleans()),
     )
 
 

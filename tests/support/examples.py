@@ -17,6 +17,7 @@ def _failed() -> Hop:
         classes=[EventClass.CONTENT] * 4 + [EventClass.ERROR],
         blocked_s=[(0.34, 2.84)],
         window_peak_bytes=65_536,
+        round_trip_ns=18_400_000,
     )
     hop = a_hop("inference-proxy", role=TapRole.EGRESS, timeline=timeline)
     return replace(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from otel.grain import EXACT_UNIT_NS, LEFT_OUT, thinned
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp, Timeline
-from otel.timeline import EXACT_UNIT_NS, encode, thinned
+from otel.timeline import encode
 from tests.support.builders import a_timeline
 from tests.support.golden import pretty
 
@@ -20,6 +21,9 @@ FOLDER = Path(__file__).parents[1] / "golden" / "timelines" / "v1"
 
 _STEADY = [0.3 + 0.02 * i for i in range(20)]
 _STALLED = [*_STEADY[:10], *(at + 2.5 for at in _STEADY[10:])]
+_CUT = a_timeline(_STALLED, chars=7)
+_PAUSES = [0.3, 0.8, 1.6, 2.0, 2.1, 2.2, 3.2, 4.3, 5.0, 5.4]
+_MIXED = [EventClass.CONTENT] * 6 + [EventClass.KEEPALIVE] + [EventClass.CONTENT] * 3
 
 NAMED = {
     "empty": Timeline(unit_ns=100_000, quantum=32),
@@ -35,8 +39,16 @@ NAMED = {
             KernelSample(2_750_000_000, 9, 1, 70_240, 0, 1, 4, 2),
         ],
         window_peak_bytes=133_120,
+        round_trip_ns=41_327_000,
     ),
     "unread_bytes_known": Timeline(unit_ns=100_000, quantum=32, blocked=(Blocked(0, 2_000_000_000, 786),)),
+    "only_the_round_trip_known": Timeline(unit_ns=100_000, quantum=32, round_trip_ns=23_000),
+    "only_the_window_known": Timeline(unit_ns=100_000, quantum=32, window_peak_bytes=65_536),
+    "cut_short": replace(_CUT, stamps=_CUT.stamps[:7] + _CUT.stamps[-1:], is_cut_short=True),
+    "cut_short_and_thinned": thinned(replace(_CUT, stamps=_CUT.stamps[:15] + _CUT.stamps[-1:], is_cut_short=True)),
+    "evidence_thinned": a_timeline(_STALLED[:12], chars=7, blocked_s=[(0.5, 2.9)], is_evidence_thinned=True),
+    "left_out": LEFT_OUT,
+    "exact_before_the_longer_gaps": a_timeline(_PAUSES, chars=[5, 9, 41, 7, 3, 8, 30, 6, 2, 11], classes=_MIXED),
     "thinned": thinned(a_timeline(_STALLED, chars=7)),
     "exact_mode": a_timeline([0.3000007, 0.3204511, 0.34, 0.7123456], unit_ns=EXACT_UNIT_NS, quantum=1),
     "open_segment_from_4096": a_timeline(_STEADY[:4], classes=[EventClass.REASONING] * 4, first_seq=4_096),
@@ -59,7 +71,10 @@ def load(name: str) -> tuple[Timeline, bytes]:
         lag=tuple(Interval(**row) for row in fields["lag"]),
         samples=tuple(KernelSample(**row) for row in fields["samples"]),
         window_peak_bytes=fields["window_peak_bytes"],
+        round_trip_ns=fields["round_trip_ns"],
         is_thinned=fields["is_thinned"],
+        is_cut_short=fields["is_cut_short"],
+        is_evidence_thinned=fields["is_evidence_thinned"],
     )
     return timeline, base64.b64decode(vector["payload"])
 

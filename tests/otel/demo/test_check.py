@@ -109,6 +109,11 @@ def test_a_client_that_paused_knows_its_pause() -> None:
     assert total.known_s == 2.02
 
 
+def test_without_a_fault_there_is_no_sum_to_check() -> None:
+    healthy = verdict(status="healthy", first_hop=None, cause="none")
+    assert outcome("none", healthy, answer(gap_s=2.3)).total is None
+
+
 def test_a_cut_has_no_times_to_compare() -> None:
     result = outcome("gateway:cut=2", verdict(cause="truncated", wait=None, contributions=[]))
     assert (result.term, result.total) == (None, None)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.demo import faults
-from otel.demo.faults import CLIENT, GATEWAY, HOPS, PROXY, WORKER, Fault, FaultError, Kind
+from otel.demo.faults import GATEWAY, HOPS, PROXY, Fault, FaultError, Kind
+from otel.findings import Policy
 
 at_hops = st.builds(
     Fault,
@@ -89,12 +90,31 @@ def test_other_skews_are_refused(text: str) -> None:
         faults.parse_skew(text)
 
 
-def test_an_app_finds_only_its_own_fault_in_a_header() -> None:
-    header = "inference-proxy:stall=2"
-    assert faults.fault_of(header, hop=PROXY) == Fault(PROXY, Kind.STALL, 2.0)
-    assert [faults.fault_of(header, hop=hop) for hop in (WORKER, GATEWAY, CLIENT)] == [None, None, None]
+def test_a_header_plants_a_fault() -> None:
+    assert faults.planted("inference-proxy:stall=2") == Fault(PROXY, Kind.STALL, 2.0)
 
 
-@pytest.mark.parametrize("header", [None, "none", "nonsense", "gateway:stall=x"])
+@pytest.mark.parametrize("header", [None, "none"])
 def test_a_header_without_a_fault_plants_nothing(header: str | None) -> None:
-    assert faults.fault_of(header, hop=GATEWAY) is None
+    assert faults.planted(header) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "is_scripted", "reason"),
+    [
+        ("nonsense", True, "is not HOP:KIND=SECONDS"),
+        ("gateway:stall=x", True, "must be a number"),
+        ("gateway:freeze=2", True, "only the model-worker can be frozen"),
+        ("model-worker:freeze=2", True, "no hop can stop itself"),
+        ("model-worker:stall=2", False, "a real engine cannot be told to"),
+    ],
+)
+def test_a_header_that_cannot_be_planted_is_refused_with_the_reason(
+    header: str, is_scripted: bool, reason: str
+) -> None:
+    with pytest.raises(FaultError, match=reason):
+        faults.planted(header, is_scripted=is_scripted)
+
+
+def test_what_goes_unnoticed_is_what_the_verdict_allows_everybody() -> None:
+    assert round(faults.UNNOTICED_S * 1e9) == Policy().floor_ns

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-gguf = pytest.importorskip("gguf", reason="gguf is not installed; it comes with gapline[demo]")
-pytest.importorskip("xllamacpp", reason="xllamacpp is not installed; it comes with gapline[demo]")
+gguf = pytest.importorskip("gguf", reason="gguf is not installed; it comes with gapline[llama]")
+pytest.importorskip("xllamacpp", reason="xllamacpp is not installed; it comes with gapline[llama]")
 
 from otel.demo import llama  # noqa: E402  # it cannot be imported without them
 

@@ -27,6 +27,25 @@ def test_an_answer_too_short_for_its_fault_is_refused() -> None:
     assert errors_of("--fault", "none", "--events", "3") == ("--events: 3: an answer needs 20 or more",)
 
 
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        *((f"{fault}=0.25", "must be more than 0.25 s, which a hop or reader may add unnoticed") for fault in (
+            "gateway:stall", "model-worker:stall", "inference-proxy:buffer", "gateway:slow-first", "client:slow-read",
+            "model-worker:freeze",
+        )),
+        ("model-worker:slow-first=1", "must be more than 1 s, which a model may take to its first output"),
+    ],
+)  # fmt: skip
+def test_a_fault_that_no_verdict_would_name_is_refused(fault: str, rule: str) -> None:
+    assert errors_of("--fault", fault) == (f"--fault: {fault}: {rule}",)
+
+
+@pytest.mark.parametrize("fault", ["gateway:stall=0.26", "model-worker:slow-first=1.1", "gateway:cut=0.1"])
+def test_a_fault_just_long_enough_is_planted(fault: str) -> None:
+    assert str(_plan(_parser().parse_args(["--fault", fault])).fault) == fault
+
+
 def test_the_answer_is_as_long_as_its_fault_needs() -> None:
     assert _plan(_parser().parse_args([])).events == 120
     assert _plan(_parser().parse_args(["--fault", "gateway:buffer=2"])).events == 320
@@ -54,7 +73,7 @@ def test_the_tiny_model_has_room_for_so_many_events() -> None:
 def test_what_the_real_engine_needs_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("otel.demo.__main__.find_spec", lambda _: None)
     [error] = errors_of("--worker", "llama", "--fault", "none")
-    assert "gapline[demo]" in error
+    assert "gapline[llama]" in error
 
 
 def test_words_that_are_no_options_are_refused() -> None:

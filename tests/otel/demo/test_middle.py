@@ -87,6 +87,16 @@ async def test_what_is_held_is_late_and_never_lost(hop: aiohttp.ClientSession, f
     assert await response.read() == b"".join(EVENTS)
 
 
+@pytest.mark.parametrize("header", ["gateway:explode=1", "inference-proxy:freeze=1"])
+async def test_a_header_that_no_hop_can_obey_is_refused_before_anybody_is_asked(
+    hop: aiohttp.ClientSession, source: Source, header: str
+) -> None:
+    response = await hop.post("/v1/chat/completions", data=b"{}", headers={faults.HEADER: header})
+    assert response.status == 400
+    assert (await response.text()).startswith(f"{faults.HEADER}: ")
+    assert source.asked == []
+
+
 async def test_a_cut_drops_both_sides(hop: aiohttp.ClientSession, source: Source) -> None:
     response = await hop.post("/v1/chat/completions", data=b"{}", headers={faults.HEADER: "gateway:cut=0.05"})
     with pytest.raises(aiohttp.ClientPayloadError):

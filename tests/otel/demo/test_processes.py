@@ -110,12 +110,18 @@ with Processes(Path(sys.argv[1])) as processes:
 """
 
 
+def ignoring_sigint() -> None:
+    """What a shell does to what a script starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_no_child_outlives_its_parent_whatever_ends_it(tmp_path: Path, number: signal.Signals) -> None:
     ports = map(str, free_ports(2))
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path), *ports],
         cwd=ROOT,
+        preexec_fn=ignoring_sigint,  # noqa: PLW1509  # no thread runs here
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

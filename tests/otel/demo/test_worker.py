@@ -34,6 +34,15 @@ async def test_a_cut_closes_the_connection_in_mid_stream(app: web.Application, a
         await response.read()
 
 
+async def test_a_header_that_makes_no_sense_is_refused_with_the_reason(
+    app: web.Application, aiohttp_client: AiohttpClient
+) -> None:
+    client = await aiohttp_client(app)
+    response = await client.post("/v1/chat/completions", json={}, headers={faults.HEADER: "model-worker:stall=0"})
+    assert response.status == 400
+    assert await response.text() == ("x-demo-fault: '0': the seconds must be a number above 0 and at most 60\n")
+
+
 async def test_a_fault_of_another_hop_is_left_alone(app: web.Application, aiohttp_client: AiohttpClient) -> None:
     client = await aiohttp_client(app)
     headers = {faults.HEADER: "gateway:cut=0.1"}

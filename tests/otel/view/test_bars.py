@@ -114,8 +114,8 @@ def test_labels_for_people():
 @pytest.mark.parametrize(
     ("change", "title"),
     [
-        ({}, "The wait: 2.03 s between two deliveries, before event 101, 3,232 characters in"),
-        ({"at_position": 0}, "The wait: 2.03 s between two deliveries, before event 101"),
+        ({}, "The wait: 2.03 s between two deliveries, after 101 events (3,232 characters)"),
+        ({"at_position": 0}, "The wait: 2.03 s between two deliveries, after 101 events"),
         ({"wait": "first_event", "at_seq": 0}, "The wait: 2.03 s for the first output"),
         ({"wait": "end", "at_seq": None}, "The wait: 2.03 s for the end"),
     ],

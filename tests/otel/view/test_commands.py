@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import ssl
 import subprocess
 import sys
 
@@ -56,6 +57,7 @@ async def collector(aiohttp_server, monkeypatch):
     made.url = f"http://127.0.0.1:{server.port}"
     monkeypatch.setenv("GAPLINE_COLLECTOR_URL", made.url)
     monkeypatch.delenv("GAPLINE_TOKEN", raising=False)
+    monkeypatch.delenv("GAPLINE_COLLECTOR_TOKEN", raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)
     return made
 
@@ -166,6 +168,56 @@ async def test_the_token_is_shown_to_the_collector(collector, monkeypatch):
     ]
 
 
+async def test_where_the_collector_runs_its_own_token_will_do(collector, monkeypatch):
+    monkeypatch.setenv("GAPLINE_COLLECTOR_TOKEN", "of-the-collector\n")
+    await run(commands.why, "healthy")
+    monkeypatch.setenv("GAPLINE_TOKEN", "of-the-reader")
+    await run(commands.why, "healthy")
+    assert [request.headers["Authorization"] for request in collector.asked] == [
+        "Bearer of-the-collector",
+        "Bearer of-the-reader",
+    ]
+
+
+async def test_a_url_without_a_scheme_is_http(collector, monkeypatch):
+    bare = collector.url.removeprefix("http://")
+    monkeypatch.setenv("GAPLINE_COLLECTOR_URL", bare)
+    assert await run(commands.why, "healthy") == 0
+    assert await run(commands.why, "healthy", "--collector", bare) == 0
+
+
+async def test_a_collector_without_tls_says_so(collector, capsys):
+    assert await run(commands.why, "healthy", "--collector", collector.url.replace("http", "https")) == 3
+    assert f"does not speak TLS; try {collector.url}\n" in capsys.readouterr().err
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_named(aiohttp_server, capsys, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost")
+    await asyncio.to_thread(
+        subprocess.run, [*make, "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = await aiohttp_server(web.Application(), ssl=context)
+    assert await run(commands.why, "healthy", "--collector", f"https://127.0.0.1:{server.port}") == 3
+    assert "its certificate is not trusted (self-signed certificate)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        (("--from", "100"), "--from 100: the answer is only 8.17 s long"),
+        (("--to", "-1"), "--to -1: the answer begins at 0 s and is 8.17 s long"),
+    ],
+)
+async def test_a_window_without_anything_in_it_is_wrong_usage(collector, capsys, window, said):
+    assert await run(commands.timeline, "source_stall", *window) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"gapline timeline: {said}\n"
+
+
 async def test_a_flag_wins_over_the_environment(collector, monkeypatch):
     monkeypatch.setenv("GAPLINE_COLLECTOR_URL", "http://127.0.0.1:1")
     assert await run(commands.why, "healthy", "--collector", collector.url + "/") == 0
@@ -254,7 +306,7 @@ async def test_an_answer_without_end_is_no_answer(replying, capsys, monkeypatch)
     [
         (commands.why, [], "REQUEST_ID"),
         (commands.why, [" "], "must not be empty"),
-        (commands.why, ["x", "--collector", "localhost:24070"], "must be http://HOST"),
+        (commands.why, ["x", "--collector", "ftp://localhost:24070"], "must be http://HOST"),
         (commands.why, ["x", "--token", "a\nb"], "the token must be printable ASCII"),
         (commands.why, ["x", "--width", "10"], "must be from 60 to 1000"),
         (commands.why, ["x", "--timeout", "soon"], "must be a time such as"),

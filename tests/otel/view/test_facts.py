@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from otel.view.facts import evidence_lines
 
 
@@ -35,8 +37,39 @@ def test_what_is_not_known_is_left_out():
     assert evidence_lines([("", (("attempts", 0), ("detail", None))), ("kernel", ())]) == []
 
 
+def test_what_is_as_usual_is_left_out():
+    assert evidence_lines([("", (("attempts", 0), ("requests", 1)))]) == []
+    assert evidence_lines([("", (("attempts", 2), ("requests", 3)))]) == [
+        ("evidence", "2 other attempts under this id, 3 requests under this id")
+    ]
+
+
 def test_what_the_table_of_hops_has_is_not_said_twice():
     assert evidence_lines([("blocked_s", (("gateway", 2.0),)), ("lag_s", (("gateway", 0.0),))]) == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        (("alignment", "ordinal"), "events matched one by one"),
+        (("alignment", "position"), "events matched by position in the text"),
+        (("alignment", "guess"), "events matched by guess"),
+        (("bytes_were", "with the peer"), "the awaited bytes had reached gateway's machine"),
+        (("bytes_were", "in the network"), "the awaited bytes were still on their way to gateway's machine"),
+        (("bytes_were", "not sampled"), "the awaited bytes: not known where they were"),
+        (("bytes_were", "on Mars"), "the awaited bytes were on Mars"),
+    ],
+)
+def test_words_of_the_answer_are_said_for_people(fact, said):
+    assert evidence_lines([("", (fact,))], peer="gateway's machine") == [("evidence", said)]
+
+
+def test_without_a_wait_there_is_nothing_to_say_of_matching_and_rhythm():
+    facts = (("alignment", "ordinal"), ("position_quantum", 32), ("source_limit_s", 0.25), ("source_rhythm_s", 0.03))
+    assert evidence_lines([("", facts)], has_wait=False) == []
+    assert evidence_lines([("", (*facts, ("attempts", 1)))], has_wait=False) == [
+        ("evidence", "1 other attempts under this id")
+    ]
 
 
 def test_a_detail_speaks_for_itself():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,21 @@ def test_an_open_stream_and_an_unknown_cause_are_told_apart():
     text = drawn(width=160)
     assert "source_stall (open)" in text
     assert "cannot tell" in text
+
+
+@pytest.mark.parametrize("width", [80, 139])
+def test_a_sentence_is_left_out_where_it_would_be_cut_to_nothing(width):
+    answer = replace(ANSWER, stalls=ANSWER.stalls[2:])  # with short ids
+    assert "what happened" not in drawn(answer, width=width)
+    assert "Inference-proxy app" not in drawn(answer, width=width)
+    assert "what happened" in drawn(answer, width=140)
+
+
+@pytest.mark.parametrize(("gap_s", "waited"), [(0.0, "-"), (1.5, "1.50 s")])
+def test_an_answer_that_broke_off_shows_its_cause_and_what_was_waited(gap_s, waited):
+    broken_off = replace(ANSWER.stalls[2], gap_s=gap_s, wait=None)
+    row = drawn(replace(ANSWER, stalls=(broken_off,)), width=160).splitlines()[1]
+    assert re.search(rf"truncated +inference-proxy +{re.escape(waited)} +broken off ", row)
 
 
 def test_that_there_is_more_is_said():

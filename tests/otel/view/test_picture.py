@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel.view.answers import read_timeline
 from otel.view.palette import Look
-from otel.view.picture import timeline
+from otel.view.picture import extent, timeline
 from tests.support import any_answers
 from tests.support.answers import ANSWERS, thirty_thousand_events
 from tests.support.golden import FOLDER, golden
@@ -120,7 +120,7 @@ def test_a_wait_outside_of_the_window_is_said():
 
 def test_a_wait_too_narrow_to_read_can_be_enlarged():
     text = timeline(read_timeline(thirty_thousand_events()), Look())
-    assert "▲ waited 2.03 s" in text
+    assert "└┘ waited 2.03 s" in text
     assert "gapline timeline req-long --from 418.14 --to 424.21   the wait, enlarged" in text
 
 
@@ -141,6 +141,27 @@ def test_the_reader_is_a_lane_of_its_own():
     text = drawn("slow_reader")
     assert "╌" not in lane(text, "gateway")
     assert "╌ 2.93 s ╌" in lane(text, "to the reader")
+
+
+@pytest.mark.parametrize(
+    ("width", "said"), [(100, "  complete, 240 events"), (80, "  complete, 240 ev."), (60, "  complete")]
+)
+def test_a_lane_says_how_it_ended_and_what_the_number_counts(width, said):
+    text = drawn("source_stall", width=width)
+    assert text.count(f"\n{said}\n") == 3
+
+
+def test_the_head_can_stand_above_already_and_nobody_be_there_to_ask():
+    whole = drawn("source_stall")
+    text = timeline(answer_of("source_stall"), Look(), has_head=False, has_commands=False)
+    assert text.startswith("▼ source_stall")
+    assert text in whole
+    assert "gapline" not in text
+
+
+def test_the_extent_is_what_was_recorded():
+    begin, end = extent(answer_of("source_stall").taps)
+    assert (begin, round(end, 2)) == (0.0, 8.17)
 
 
 def test_a_thinned_lane_says_so():

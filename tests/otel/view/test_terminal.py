@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from otel.view.answers import read_verdict
+from otel.view.answers import Segment, read_verdict
 from otel.view.palette import Look
 from otel.view.terminal import clock, commands_after, lane_name, why
 from tests.support import any_answers
@@ -110,8 +112,56 @@ def test_what_is_missing_is_listed():
 
 
 def test_an_answer_that_can_still_change_says_so():
-    assert "not final: a hop may still report" in why(replace(verdict_of("source_stall"), verdict_final=False), Look())
+    early = replace(verdict_of("source_stall"), verdict_final=False)
+    assert "3 hops have reported, not final yet, as of 03:12:09 UTC" in why(early, Look())
+    assert "1 hop has reported, not final yet" in why(replace(early, hops=early.hops[:1]), Look())
     assert "open, as of" in drawn("open_stream")
+
+
+@pytest.mark.parametrize(
+    "note", ["no record from gateway, which usually stands on this path", "no tap between a and b"]
+)
+def test_a_hop_that_is_expected_and_has_not_reported_may_still_do_so(note):
+    early = replace(verdict_of("source_stall"), verdict_final=False, missing=("something else", note))
+    assert "not final: a hop may still report, as of" in why(early, Look())
+
+
+@pytest.mark.parametrize(
+    ("owner", "badge"),
+    [
+        ("model-worker or gateway app", "[app_stall · model-worker or gateway] "),
+        ("gateway or client", "[app_stall · gateway or client] "),
+        ("gateway app", "[app_stall · inference-proxy] "),
+        (None, "[app_stall · inference-proxy] "),
+    ],
+)
+def test_the_badge_names_all_that_the_owner_may_be(owner, badge):
+    assert why(replace(verdict_of("app_stall_at_the_proxy"), owner=owner), Look()).startswith(badge)
+
+
+@pytest.mark.parametrize(
+    ("to_hop", "owner", "whose"),
+    [
+        ("gateway", "gateway app", "gateway's machine"),
+        ("client", "client", "the reader's machine"),
+        ("gateway", "inference-proxy or gateway app", "the next hop's machine"),
+    ],
+)
+def test_whose_machine_had_the_bytes_is_said_where_it_is_known(to_hop, owner, whose):
+    verdict = replace(verdict_of("app_stall_at_the_proxy"), segment=Segment("x", to_hop), owner=owner)
+    assert f"the awaited bytes had reached {whose}" in why(verdict, Look())
+
+
+def test_without_a_wait_nothing_is_said_of_rhythm_and_reach():
+    assert "  seen  " in drawn("source_stall")
+    assert "evidence" not in drawn("truncated")
+    assert "  seen  " not in drawn("truncated")
+
+
+def test_commands_are_left_out_where_nobody_is_there_to_ask():
+    text = why(verdict_of("source_stall"), Look(), has_commands=False)
+    assert drawn("source_stall").startswith(text)
+    assert "gapline" not in text
 
 
 def test_the_guilty_hop_is_marked_in_the_table():
@@ -128,6 +178,19 @@ def test_commands_to_copy_are_safe_to_paste():
 def test_commands_to_copy_ask_the_same_collector():
     text = why(verdict_of("healthy"), Look(width=120), at=" --collector http://c:1")
     assert text.count(" --collector http://c:1") == 2
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_command_too_long_for_the_width_is_one_command_when_pasted(width):
+    at = f" --collector http://collector.observability.svc.cluster.example:24070/{'p' * 80}"
+    text = why(verdict_of("source_stall"), Look(width=width), at=at)
+    assert_fits(text, width)
+    begin = text.index("  gapline timeline")
+    script = f"gapline() {{ printf '%s\\n' \"$@\"; }}\n{text[begin:]}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    asked = [word for command, _ in commands_after(verdict_of("source_stall")) for word in shlex.split(command + at)]
+    assert done.stdout.split("\n")[:-1] == [word for word in asked if word != "gapline"]
+    assert done.stderr == ""
 
 
 def test_an_open_stream_can_be_watched():

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.view.text import cells, clean, count, cut, milliseconds, pad, pad_left, plain_ascii, seconds, size, wrap
+from otel.view.text import (
+    cells,
+    clean,
+    count,
+    cut,
+    milliseconds,
+    pad,
+    pad_left,
+    plain_ascii,
+    seconds,
+    shell_lines,
+    size,
+    wrap,
+)
 from tests.support.any_answers import HOSTILE
 from tests.support.screen import columns
 
@@ -78,6 +92,27 @@ def test_wrapped_lines_fit_and_lose_no_ink(text, width, taken):
     assert cells(first) <= max(width - taken, 0)
     assert all(cells(line) <= width for line in rest)
     assert "".join([first, *rest]).replace(" ", "") == "".join(text.split())
+
+
+words = st.lists(any_text.map(clean), min_size=1, max_size=5)
+
+
+@given(words, st.integers(60, 100))
+def test_a_command_on_many_lines_is_the_command(words, width):
+    command = shlex.join(words)
+    lines = shell_lines(command, width)
+    assert all(cells(line) <= width for line in lines)
+    assert all(line.endswith("\\") for line in lines[:-1])
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == words
+
+
+def test_a_command_is_broken_before_an_option_where_it_can_be():
+    command = "gapline stalls --since 1h --cause source_stall --hop model-worker --collector http://10.0.0.1:24070"
+    assert shell_lines(command, 60) == [
+        "  gapline stalls --since 1h --cause source_stall \\",
+        "    --hop model-worker --collector http://10.0.0.1:24070",
+    ]
+    assert shell_lines("gapline why " + "r" * 70, 60) == ["  gapline why \\", "    " + "r" * 54 + "\\", "r" * 16]
 
 
 def test_a_number_stays_with_its_unit():
