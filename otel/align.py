@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -154,6 +154,32 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
     )
 
 
+def lane_of_ends(hop: Hop) -> Lane:
+    """The first and the last event of a hop, of whatever class, with nothing known of the time between them."""
+    every = lane_of(hop, frozenset(EventClass))
+    if every.event_count < 2:
+        return every
+    kept = [0, every.event_count - 1]
+
+    def ends(values: list[int]) -> list[int]:
+        return [values[i] for i in kept]
+
+    return replace(
+        every,
+        seq=ends(every.seq),
+        arrived=ends(every.arrived),
+        taken=ends(every.taken),
+        low=[0, 0],
+        high=[0, 0],
+        blocked_before=ends(every.blocked_before),
+        lag_before=ends(every.lag_before),
+        blocked_within=ends(every.blocked_within),
+        lag_within=ends(every.lag_within),
+        is_whole=[True, False],
+        is_pending=False,
+    )
+
+
 def are_same_events(lanes: Sequence[Lane]) -> bool:
     """Whether event k is event k in all lanes: equal counts are trusted only where positions agree as well,
     since a hop that merges and one that splits can meet by accident."""
@@ -233,7 +259,7 @@ def is_outstanding(sample: KernelSample, seq: int) -> bool:
 
 
 def _whole(hop: Hop, carried: Sequence[Stamp]) -> list[bool]:
-    if not hop.timeline.is_thinned:
+    if not (hop.timeline.is_thinned or hop.timeline.is_cut_short):
         return [True] * len(carried)
     place = {stamp.seq: i for i, stamp in enumerate(hop.timeline.stamps)}
     first = [True] * bool(carried)

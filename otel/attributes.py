@@ -169,6 +169,7 @@ END: Final[Rows] = (
     ("gapline.idle_at_end", "idle_ns", _INSTANT),
     ("gapline.framing_incomplete", "framing_incomplete", _FLAG),
 )
+LEFT_OUT: Final[Rows] = (("gapline.timeline.left_out", "is_left_out", _ONLY_TRUE),)
 PART_COUNT: Final[Rows] = (("gapline.timeline.parts", "count", _COUNT),)
 PACKED: Final[Rows] = (
     ("gapline.timeline.format", "format", _COUNT),

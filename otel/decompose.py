@@ -28,11 +28,12 @@ from otel.align import (
     covered,
     end_acknowledged,
     lane_of,
+    lane_of_ends,
     longest_silence,
     shadow,
     window_of,
 )
-from otel.hop import Hop, TapRole
+from otel.hop import Hop, State, TapRole
 
 SOURCE: Final = "source"
 CLIENT: Final = "client"
@@ -94,11 +95,15 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """All lanes of a path, source first, and how they are lined up; `reader` has the reader's times of the last one."""
+    """All lanes of a path, source first, and how they are lined up; `reader` has the reader's times of the last one.
+
+    is_partial: the lanes hold only the first and the last event of each hop, and no silence in between.
+    """
 
     lanes: Sequence[Lane]
     reader: Sequence[int]
     by_ordinal: bool
+    is_partial: bool = False
 
     @property
     def last(self) -> Lane:
@@ -124,19 +129,26 @@ class Lineup:
 def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
     """The hops whose events can be compared, and the names of those that cannot.
 
-    None where nothing can: the hops saw different numbers of events, and nothing visible to line them up by.
+    Where the hops saw different numbers of events, and nothing visible to line them up by, or where the hop nearest
+    the reader saw other events than the rest, only the beginning and the end of the answer are compared. None
+    where there is nothing to compare at all.
     """
     for carriers in carriers_of(hops):
         lanes = [lane_of(hop, carriers) for hop in hops]
         usable = [lane for lane in lanes if lane.count]
-        unaligned = [lane.name for lane in lanes if not lane.count]
-        if not usable:
+        if not lanes[-1].count:
             continue
         same = are_same_events(usable)
         has_positions = carriers == CONTENT and all(lane.low[-1] > 0 for lane in usable)
         if same or has_positions:
+            unaligned = [lane.name for lane in lanes if not lane.count]
             return Lineup(lanes=usable, reader=acknowledged(usable[-1]), by_ordinal=same), unaligned
-    return None, [hop.place.hop for hop in hops if hop.timeline.stamps]
+    ends = [lane_of_ends(hop) for hop in hops if hop.timeline.stamps or hop.state is State.OPEN]
+    ends = [lane for lane in ends if lane.count]
+    if not ends or ends[-1].hop is not hops[-1]:
+        return None, [hop.place.hop for hop in hops if hop.timeline.stamps]
+    lineup = Lineup(lanes=ends, reader=acknowledged(ends[-1]), by_ordinal=True, is_partial=True)
+    return lineup, [hop.place.hop for hop in hops if not hop.timeline.stamps]
 
 
 def gap_before(lineup: Lineup, j: int) -> Decomposition:

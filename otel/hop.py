@@ -27,7 +27,7 @@ class EventClass(IntEnum):
 
 
 class Ending(StrEnum):
-    """How an exchange ended. Exactly one applies; the first that fits, in the order of `sidecar.recorder`."""
+    """How an exchange ended. Exactly one applies; the first that fits, in the order of `sidecar.endings`."""
 
     COMPLETE = "complete"
     ERROR_EVENT = "error_event"
@@ -139,8 +139,11 @@ class Timeline:
     """The stamps of one hop and the evidence beside them, in order of time.
 
     unit_ns: every offset is a multiple of it. quantum: inexact positions are multiples of it.
-    window_peak_bytes: the largest receive window the reader ever offered; None when never sampled.
-    Sequence numbers rise by one unless is_thinned, which says that events beside no gap were left out.
+    window_peak_bytes: the largest receive window the reader ever offered, round_trip_ns: the shortest round trip
+    to its kernel; None when never sampled. Sequence numbers rise by one unless is_thinned, which says that events
+    beside no gap were left out. is_cut_short: there were more events than could be kept, and what is missing lies
+    between the last stamp, which is the last event's, and the one before it.
+    is_evidence_thinned: some samples or blocked or lag intervals were left out, so their absence proves nothing.
     """
 
     unit_ns: int
@@ -150,7 +153,10 @@ class Timeline:
     lag: tuple[Interval, ...] = ()
     samples: tuple[KernelSample, ...] = ()
     window_peak_bytes: int | None = None
+    round_trip_ns: int | None = None
     is_thinned: bool = False
+    is_cut_short: bool = False
+    is_evidence_thinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
@@ -18,9 +19,10 @@ from typing import Final
 import orjson
 
 from otel.findings import Cause, Policy, Status, Verdict
+from otel.grouping import requests_of
 from otel.hop import Hop
 from otel.instants import rfc3339
-from otel.join import Path, join
+from otel.join import Path, paths
 from otel.known import Known
 from otel.query import Answer, verdict_answer
 from otel.settling import Settling
@@ -33,11 +35,14 @@ BATCH: Final = 32
 TICK_S: Final = 0.1
 RETRY_NS: Final = 5 * SECOND_NS
 """After the store failed."""
+READ_TRIES: Final = 5
+"""A request that the store fails to read as often is given up."""
 REPLAY_NS: Final = 300 * SECOND_NS
 """What came in within this time before the last hop is judged again after a restart; judging lags by seconds."""
 REPLAY_REQUESTS: Final = 50_000
 COUNTED: Final = 20_000
 """Verdicts remembered so that one that is only confirmed is not counted twice."""
+_RANK: Final = {Status.HEALTHY: 0, Status.INCONCLUSIVE: 1, Status.NAMED: 2}
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +66,22 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request as it stands: its path, the verdict on it and the answer to `verdict`."""
+    """What was asked about as it stands: the worst of its requests, the verdict on that one and the answer to it.
+
+    hops: of all the requests.
+    """
 
     path: Path
     verdict: Verdict
     answer: Answer
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    request_id: str
+    case: Case
+    row: VerdictRow
 
 
 class Judge:
@@ -80,6 +96,7 @@ class Judge:
         self._clock = clock
         self._known = Known()
         self._known_lock = threading.Lock()
+        self._tries: Counter[str] = Counter()
         self._counted: OrderedDict[tuple[str, str], tuple[object, ...]] = OrderedDict()
 
     def arrived(self, hops: Iterable[Hop]) -> None:
@@ -106,53 +123,107 @@ class Judge:
         due = self.settling.due(self._clock.monotonic_ns() + ahead_ns, limit=BATCH)
         if not due:
             return 0
-        try:
-            cases = await self._store.read(self._examine_all, due)
-            rows = [self._row(case) for case in cases]
-            await self._store.put_verdicts(rows, judged_ns=self._clock.wall_ns())
-        except StoreError as error:
-            log.warning("verdicts not stored", extra={"requests": len(due), "error": str(error)})
-            for request_id in due:
-                self.settling.again(request_id, self._clock.monotonic_ns() + RETRY_NS)
-            return len(due)
-        for case, row in zip(cases, rows, strict=True):
-            self._tell(case, row)
+        found, unread = await self._store.read(self._examine_all, due)
+        if found:
+            await self._keep(found)
+        self._again(unread)
         return len(due)
 
     def examine(self, key: str) -> Case | None:
-        """The request as it stands now, None when no hop of it is known. Blocks: call it in a reader's thread."""
-        hops = of_request(self._store.store.hops_of(key), key)
-        if not hops:
+        """The request as it stands now, None when no hop of it is known. Blocks: call it in a reader's thread.
+
+        Of several requests (an id used again, the id of a trace) it is the worst: named before inconclusive before
+        healthy, then the longest wait, then the latest.
+        """
+        wanted = key_of(key)
+        requests = [
+            request
+            for request in requests_of(self._store.store.hops_of(key))
+            if any(wanted in keys_of(hop) for hop in request)
+        ]
+        judged = [self._judged(path) for request in requests for path in self._paths(request)]
+        if not judged:
             return None
+        path, verdict = max(judged, key=_badness)
+        hops = tuple(hop for request in requests for hop in request)
+        is_final = self.settling.is_final(
+            {hop.request_id for hop in hops},
+            self._clock.monotonic_ns(),
+            is_complete=not any(path.absent for path, _ in judged),
+        )
+        answer = verdict_answer(path, verdict, as_of=rfc3339(self._clock.wall_ns()), is_final=is_final)
+        answer["evidence"]["requests"] = len(judged)
+        return Case(path, verdict, answer, hops)
+
+    def _paths(self, hops: Sequence[Hop]) -> tuple[Path, ...]:
         model = next((hop.exchange.model for hop in hops if hop.exchange.model), None)
         with self._known_lock:
             usual = self._known.expected_path({hop.place.hop for hop in hops}, model)
-        path = join(hops, expected_path=self._rules.expected_path or usual)
+        return paths(hops, expected_path=self._rules.expected_path or usual)
+
+    def _judged(self, path: Path) -> tuple[Path, Verdict]:
         with self._known_lock:
             policy = self._known.policy_for(path, self._rules.policy)
-        verdict = judge(path, policy)
-        request_ids = {hop.request_id for hop in hops}
-        is_final = self.settling.is_final(request_ids, self._clock.monotonic_ns())
-        answer = verdict_answer(path, verdict, as_of=rfc3339(self._clock.wall_ns()), is_final=is_final)
-        return Case(path, verdict, answer)
+        return path, judge(path, policy)
 
-    def _examine_all(self, request_ids: Sequence[str]) -> list[Case]:
-        cases: dict[tuple[str, str], Case] = {}
+    def _examine_all(self, request_ids: Sequence[str]) -> tuple[list[_Found], list[str]]:
+        """Judge these: what was found, and which the store could not read.
+
+        One that cannot be judged costs no other its verdict, and is not tried again.
+        """
+        found: dict[tuple[str, str], _Found] = {}
+        unread: list[str] = []
         for request_id in request_ids:
-            try:
-                case = self.examine(request_id)
-            except StoreError:
-                raise
-            except Exception:
-                self.failures += 1
-                log.exception("request not judged", extra={"request_id": request_id})
-                continue
-            if case is not None:
-                cases[case.path.trace_id, key_of(case.path.request_id)] = case
-        return list(cases.values())
+            with self._giving_up(request_id):
+                try:
+                    case = self.examine(request_id)
+                except StoreError:
+                    self._tries[request_id] += 1
+                    if self._tries[request_id] < READ_TRIES:
+                        unread.append(request_id)
+                        continue
+                    del self._tries[request_id]
+                    raise
+                self._tries.pop(request_id, None)
+                if case is not None:
+                    row = row_of(case, now_ns=self._clock.wall_ns(), stall_after_s=self._rules.stall_after_s)
+                    found[row.trace_id, key_of(row.request_id)] = _Found(request_id, case, row)
+        return list(found.values()), unread
 
-    def _row(self, case: Case) -> VerdictRow:
-        return row_of(case, now_ns=self._clock.wall_ns(), stall_after_s=self._rules.stall_after_s)
+    def _again(self, request_ids: Iterable[str]) -> None:
+        """The store failed: judge these once more, a while later."""
+        at_ns = self._clock.monotonic_ns() + RETRY_NS
+        for request_id in request_ids:
+            self.settling.again(request_id, at_ns)
+
+    async def _keep(self, found: Sequence[_Found]) -> None:
+        """Store what was found, and tell of it once it is stored."""
+        try:
+            await self._store.put_verdicts([each.row for each in found], judged_ns=self._clock.wall_ns())
+        except StoreError as error:
+            log.warning("verdicts not stored", extra={"requests": len(found), "error": str(error)})
+            self._again(each.request_id for each in found)
+            return
+        except Exception:
+            if len(found) > 1:  # one of them cannot be stored, and the others can
+                for each in found:
+                    await self._keep([each])
+                return
+            with self._giving_up(found[0].request_id):
+                raise
+            return
+        for each in found:
+            with self._giving_up(each.request_id):
+                self._tell(each.case, each.row)
+
+    @contextmanager
+    def _giving_up(self, request_id: str) -> Iterator[None]:
+        """Whatever goes wrong with one request ends here: an odd record must not end the collector."""
+        try:
+            yield
+        except Exception:
+            self.failures += 1
+            log.exception("request not judged", extra={"request_id": request_id})
 
     def _tell(self, case: Case, row: VerdictRow) -> None:
         """Count, learn and log a verdict, unless it only confirms the one before it."""
@@ -173,21 +244,14 @@ class Judge:
         log.log(logging.INFO if row.is_abnormal else logging.DEBUG, "verdict", extra={**facts, "gap_s": row.gap_s})
 
 
-def of_request(hops: Sequence[Hop], key: str) -> tuple[Hop, ...]:
-    """The hops of the one request that was asked for.
-
-    A trace may hold many requests (an agent's), so a hop that is only found through the trace counts where no
-    hop with the key itself stands in the same place.
-    """
-    wanted = key_of(key)
-    direct = [hop for hop in hops if wanted in keys_of(hop)]
-    taken = {(hop.place.hop, hop.place.role) for hop in direct}
-    others = [hop for hop in hops if (hop.place.hop, hop.place.role) not in taken]
-    return (*direct, *others)
+def _badness(judged: tuple[Path, Verdict]) -> tuple[int, int, int]:
+    path, verdict = judged
+    wait = (verdict.named.decomposition if verdict.named else None) or verdict.longest
+    return _RANK[verdict.status], wait.gap_ns if wait else 0, path.taps[-1].anchor.wall_ns
 
 
 def row_of(case: Case, *, now_ns: int, stall_after_s: float) -> VerdictRow:
-    """What is stored of a case.
+    """What is stored of a case. It takes the place of every verdict on one of its hops.
 
     It happened when the middle one of its hops' clocks says, so one clock that is wrong does not move it, and
     never in the future.
@@ -196,8 +260,8 @@ def row_of(case: Case, *, now_ns: int, stall_after_s: float) -> VerdictRow:
     return VerdictRow(
         trace_id=case.path.trace_id,
         request_id=case.path.request_id,
-        trace_ids=tuple(dict.fromkeys(hop.trace_id for hop in taps)),
-        request_ids=tuple(dict.fromkeys(text for hop in taps for text in (hop.request_id, *hop.aliases))),
+        trace_ids=tuple(dict.fromkeys(hop.trace_id for hop in case.hops)),
+        request_ids=tuple(dict.fromkeys(text for hop in case.hops for text in (hop.request_id, *hop.aliases))),
         at_ns=min(now_ns, median_low(hop.anchor.wall_ns for hop in taps)),
         model=next((hop.exchange.model for hop in reversed(taps) if hop.exchange.model), None),
         status=answer["status"],

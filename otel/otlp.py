@@ -8,8 +8,8 @@ left out when reading. The caller limits the size of a body before it comes here
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -30,7 +30,14 @@ from otel.span import Span, SpanEvent
 SPANS_PER_REQUEST: Final = 100_000
 """An empty span has two bytes on the wire and a thousand in memory; exporters send at most some thousands."""
 
+FIELDS_PER_REQUEST: Final = 4 * SPANS_PER_REQUEST
+"""Fields above the spans and spans themselves, counted before parsing: parsed, each takes some 200 bytes."""
+OBJECTS_PER_REQUEST: Final = 2_000_000
+"""JSON objects of a request, counted before parsing: a body of the largest size in real life has half of them."""
+
 _MESSAGE_CHARS: Final = 200
+_SPANS_AT: Final = (1, 2)
+"""Field numbers on the way from the request to its spans: resource_spans, scope_spans."""
 _IDS: Final = ("traceId", "spanId", "parentSpanId")
 _INVALID: Final = ("resource_spans", "scope_spans", "trace_id", "span_id", "parent_span_id")
 """Protobuf's JSON knows fields by these names too, OTLP's does not; they would go past the conversion of ids."""
@@ -53,6 +60,8 @@ def encode_request(spans: Iterable[Span]) -> bytes:
 
 def decode_request(body: bytes) -> list[Span]:
     """The spans of an ExportTraceServiceRequest. Raises OtlpError."""
+    if sum(1 for _ in islice(_fields(body, 0, len(body)), FIELDS_PER_REQUEST + 1)) > FIELDS_PER_REQUEST:
+        raise OtlpError(f"request has more than {SPANS_PER_REQUEST} spans")
     return _spans(_parsed(ExportTraceServiceRequest(), body))
 
 
@@ -65,6 +74,8 @@ def encode_request_json(spans: Iterable[Span]) -> bytes:
 
 def decode_request_json(body: bytes) -> list[Span]:
     """The spans of an OTLP/JSON request; unknown fields are ignored. Raises OtlpError."""
+    if body.count(b"{") > OBJECTS_PER_REQUEST:
+        raise OtlpError(f"request has more than {OBJECTS_PER_REQUEST} JSON objects")
     tree = _json(body)
     _convert_ids(tree, _base64_of_hex)
     return _spans(_from_tree(ExportTraceServiceRequest(), tree))
@@ -240,6 +251,45 @@ def _parsed(message: _Message, body: bytes) -> _Message:
     except DecodeError as error:
         raise OtlpError(f"body of {len(body)} bytes is not a protobuf {message.DESCRIPTOR.name}: {error}") from None
     return message
+
+
+def _fields(body: bytes, at: int, end: int, level: int = 0) -> Iterator[int]:
+    """Where each field begins, of the messages from the request down to the spans but not inside these.
+
+    What breaks the rules of the format ends the walk; the parser says so later.
+    """
+    while at < end:
+        yield at
+        tag, at = _varint(body, at, end)
+        match tag & 7:
+            case 0:
+                _, at = _varint(body, at, end)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                size, at = _varint(body, at, end)
+                if size > end - at:
+                    return
+                if level < len(_SPANS_AT) and tag >> 3 == _SPANS_AT[level]:
+                    yield from _fields(body, at, at + size, level + 1)
+                at += size
+            case _:
+                return
+
+
+def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
+    """The number there and where the next begins; past the end when it is cut off."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = body[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    return 0, end
 
 
 def _json(body: bytes) -> dict[str, Any]:

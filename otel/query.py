@@ -19,7 +19,7 @@ from otel.hop import Hop, State
 from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
-from otel.verdict import lag_ns
+from otel.verdict import lag_ns, longest_gap_ns
 
 GAP_NS: Final = 250_000_000
 """Gaps drawn and listed in a timeline."""
@@ -138,7 +138,6 @@ def _kernel(stuck: Stuck | None) -> Answer | None:
 
 def _hop(hop: Hop) -> Answer:
     stamps, traffic, end = hop.timeline.stamps, hop.traffic, hop.end
-    gaps = [b.arrived_ns - a.arrived_ns for a, b in pairwise(stamps) if b.seq == a.seq + 1]
     held = [s.taken_ns - s.arrived_ns for s in stamps if s.taken_ns is not None]
     return {
         "hop": hop.place.hop,
@@ -154,7 +153,7 @@ def _hop(hop: Hop) -> Answer:
         "model": hop.exchange.model,
         "duration_s": _s(hop.moments.closed_ns),
         "first_event_s": _s(stamps[0].arrived_ns) if stamps else None,
-        "longest_gap_s": _s(max(gaps, default=0)),
+        "longest_gap_s": _s(longest_gap_ns(hop)),
         "blocked_s": _s(_blocked_ns(hop)),
         "lag_s": _s(lag_ns(hop)),
         "comments": traffic.comment_count,

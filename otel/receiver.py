@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import threading
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
@@ -31,7 +33,15 @@ Write = Callable[[Sequence[Hop]], Awaitable[int]]
 BODY_BYTES: Final = 20 << 20
 """What the OpenTelemetry Collector takes, after decompression."""
 HELD_BYTES: Final = 32 << 20
-"""Bodies taken in at once, decoded some twenty times their size; more senders are told to come back."""
+"""Bodies held at once, from their first byte on, decoded some twenty times their size; more are told to come back."""
+BODY_S: Final = 30.0
+"""Longest that a body may take to come in, in which it holds what has come."""
+PORTION_EVENTS: Final = 200_000
+"""Events of a request that are unpacked at a time: one takes three bytes in a body and 150 in memory."""
+INFLATED_STEP_BYTES: Final = 1 << 20
+"""Inflated at a time, so that it is accounted for before there is more of it."""
+GZIP_MEMBERS: Final = 1_000
+"""Behind each one all of the rest is copied."""
 APART_FROM_BYTES: Final = 16 << 10
 """Decoding this takes about a millisecond; larger bodies are decoded in a thread."""
 RETRY_AFTER_S: Final = 1
@@ -74,7 +84,7 @@ class Receiver:
         """With a token, senders must present it as `Authorization: Bearer TOKEN`."""
         self._write = write
         self._expected = None if token is None else f"Bearer {token}".encode()
-        self._held_bytes = 0
+        self._room = _Room()
         self.counters = Counters()
 
     def is_allowed(self, authorization: str | None) -> bool:
@@ -83,44 +93,95 @@ class Receiver:
             return True
         return hmac.compare_digest((authorization or "").encode("utf-8", "surrogateescape"), self._expected)
 
-    async def take(self, body: bytes, *, as_json: bool) -> tuple[int, str]:
-        """Keep what can be kept: (rejected, why) once all else is durable.
+    def hold(self) -> Held:
+        """Where a sender accounts for what it makes us hold, as long as the block lasts."""
+        return Held(self._room, self.counters)
 
-        Raises OtlpError for a body that is no request, and TryLaterError when nothing of it was kept.
+    async def take(self, body: bytes, *, as_json: bool) -> tuple[int, str]:
+        """Keep what can be kept: (rejected, why) once all else is durable. The caller holds the body.
+
+        Raises OtlpError for a body that is no request, and TryLaterError when not all of it was kept.
         """
-        if self._held_bytes + len(body) > HELD_BYTES:
-            self.counters.failed_requests += 1
-            raise TryLaterError("too many requests at once")
-        self._held_bytes += len(body)
+        spans = iter(await _apart(len(body), decode_request_json if as_json else decode_request, body))
+        total = _Taken(Counter())
         try:
-            return await self._take(body, as_json=as_json)
+            while (found := await _apart(len(body), _portion, spans)).span_count:
+                await self._keep(found, total)
         except TryLaterError:
             self.counters.failed_requests += 1
             raise
-        finally:
-            self._held_bytes -= len(body)
+        rejected = total.reasons.total()
+        self.counters.spans += total.sent
+        self.counters.stored += total.stored
+        self.counters.rejected += rejected
+        self.counters.duplicate += total.sent - total.stored - rejected
+        self.counters.foreign += total.foreign
+        return rejected, _told(total.reasons)
 
-    async def _take(self, body: bytes, *, as_json: bool) -> tuple[int, str]:
-        found = await _apart(len(body), _read, body, decode_request_json if as_json else decode_request)
-        stored = 0
-        reasons = found.reasons.copy()
+    async def _keep(self, found: _Found, total: _Taken) -> None:
         try:
-            stored = await self._write(found.hops) if found.hops else 0
+            total.stored += await self._write(found.hops) if found.hops else 0
         except Unsupported as error:
-            reasons[str(error)] += len(found.hops)
+            total.reasons[str(error)] += len(found.hops)
         except StoreError as error:
             log.warning("spans not stored", extra={"spans": len(found.hops), "error": str(error)})
             raise TryLaterError("the store cannot take it now") from error
         except Exception as error:
             log.exception("spans not stored", extra={"spans": len(found.hops)})
             raise TryLaterError("the store failed") from error
-        rejected, sent = reasons.total(), len(found.hops) + found.reasons.total()
-        self.counters.spans += sent
-        self.counters.stored += stored
-        self.counters.rejected += rejected
-        self.counters.duplicate += sent - stored - rejected
-        self.counters.foreign += found.foreign
-        return rejected, _told(reasons)
+        total.sent += found.span_count
+        total.foreign += found.foreign
+        total.reasons += found.reasons
+
+
+class Held:
+    """What one request holds of the bytes that all may hold together; given back when its block ends."""
+
+    def __init__(self, room: _Room, counters: Counters) -> None:
+        self._room = room
+        self._counters = counters
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._room.give_back(self._bytes)
+
+    def add(self, size: int) -> None:
+        """May be called from any thread. Raises TryLaterError when there is no room."""
+        if not self._room.take(size):
+            self._counters.failed_requests += 1
+            raise TryLaterError("too many requests at once")
+        self._bytes += size
+
+
+class _Room:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken_bytes = 0
+
+    def take(self, size: int) -> bool:
+        with self._lock:
+            has_room = self._taken_bytes + size <= HELD_BYTES
+            self._taken_bytes += size if has_room else 0
+            return has_room
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._taken_bytes -= size
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What has become of the spans of a request so far."""
+
+    reasons: Counter[str]
+    sent: int = 0
+    stored: int = 0
+    foreign: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +190,27 @@ class _Found:
     reasons: Counter[str]
     foreign: int
 
+    @property
+    def span_count(self) -> int:
+        return len(self.hops) + self.reasons.total()
 
-def _read(body: bytes, decode: Callable[[bytes], list[Span]]) -> _Found:
-    """The hops of a request, and the reasons why other spans are none. Raises OtlpError."""
+
+def _portion(spans: Iterator[Span]) -> _Found:
+    """The hops among the next spans of a request, and the reasons why others are none; empty at the end."""
     hops: list[Hop] = []
     reasons: Counter[str] = Counter()
-    foreign = 0
-    for span in decode(body):
+    foreign = events = 0
+    for span in spans:
         try:
-            hops.append(span_to_hop(span))
+            hop = span_to_hop(span)
         except SpanError as error:
             reasons[str(error)] += 1
             foreign += not is_ours(span)
+            continue
+        hops.append(hop)
+        events += len(hop.timeline.stamps)
+        if events >= PORTION_EVENTS:
+            break
     return _Found(hops, reasons, foreign)
 
 
@@ -179,10 +249,15 @@ async def _traces(receiver: Receiver, request: web.Request) -> web.Response:
     if request.content_type not in {_JSON, _PROTOBUF} or coding not in {"identity", "gzip", "deflate"}:
         return refusal(415, f"not {_PROTOBUF} or {_JSON}, plain or in gzip or deflate")
     try:
-        body = await _body(request)
-        if coding != "identity":
-            body = await _apart(len(body), _inflated, body)
-        rejected, message = await receiver.take(body, as_json=as_json)
+        with receiver.hold() as held:
+            async with asyncio.timeout(BODY_S):
+                body = await _body(request, held)
+            if coding != "identity":
+                body = await _apart(len(body), _inflated, body, held)
+            rejected, message = await receiver.take(body, as_json=as_json)
+    except TimeoutError:
+        receiver.counters.failed_requests += 1
+        return refusal(503, f"the body did not come in within {BODY_S:g} s", Retry_After=str(RETRY_AFTER_S))
     except _TooLargeError:
         return refusal(413, f"body has more than {BODY_BYTES} bytes")
     except OtlpError as error:
@@ -196,12 +271,13 @@ class _TooLargeError(Exception):
     """The body has more than BODY_BYTES."""
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: web.Request, held: Held) -> bytes:
     if (request.content_length or 0) > BODY_BYTES:
         raise _TooLargeError
     body = bytearray()
     try:
         async for chunk in request.content.iter_any():
+            held.add(len(chunk))
             body += chunk
             if len(body) > BODY_BYTES:
                 raise _TooLargeError
@@ -210,20 +286,30 @@ async def _body(request: web.Request) -> bytes:
     return bytes(body)
 
 
-def _inflated(body: bytes) -> bytes:
+def _inflated(body: bytes, held: Held) -> bytes:
     """The body out of gzip or zlib, whichever it is in; never more of it than BODY_BYTES in memory."""
     inflated = bytearray()
-    while body:  # gzip may have several members
+    rest, members = body, 0
+    while rest:  # gzip may have several members
+        members += 1
+        if members > GZIP_MEMBERS:
+            raise OtlpError(f"compressed body has more than {GZIP_MEMBERS} members")
         member = zlib.decompressobj(wbits=47)
-        try:
-            inflated += member.decompress(body, BODY_BYTES + 1 - len(inflated))
-        except zlib.error as error:
-            raise OtlpError(f"body of {len(body)} bytes cannot be decompressed: {error}") from None
-        if len(inflated) > BODY_BYTES:
-            raise _TooLargeError
-        if not member.eof:
-            raise OtlpError(f"compressed body of {len(body)} bytes is cut short")
-        body = member.unused_data
+        while True:
+            try:
+                piece = member.decompress(rest, INFLATED_STEP_BYTES)
+            except zlib.error as error:
+                raise OtlpError(f"body of {len(body)} bytes cannot be decompressed: {error}") from None
+            held.add(len(piece))
+            inflated += piece
+            if len(inflated) > BODY_BYTES:
+                raise _TooLargeError
+            if member.eof:
+                break
+            rest = member.unconsumed_tail
+            if not rest and not piece:
+                raise OtlpError(f"compressed body of {len(body)} bytes is cut short")
+        rest = member.unused_data
     return bytes(inflated)
 
 

@@ -5,15 +5,19 @@ Requests are taken as bytes and decoded by `otel.otlp`, as over HTTP, so both ha
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Final
 
 import grpc
 
 from otel.otlp import OtlpError, encode_response
-from otel.receiver import Receiver, TryLaterError
+from otel.receiver import BODY_S, Receiver, TryLaterError
 
 MESSAGE_BYTES: Final = 16 << 20
 """grpcio's own limit is 4 MiB, and collectors batch by number of spans; this is what Tempo takes."""
+READ_AT_ONCE: Final = 4
+"""Messages that come in at a time; grpcio takes one whole or not at all, and the others wait on the wire."""
 
 _SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
@@ -22,7 +26,9 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
     """A server of OTLP over gRPC; its owner adds ports, starts and stops it."""
     counters = receiver.counters
 
-    async def export(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    turns = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def export(bodies: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         counters.requests += 1
         metadata = dict(context.invocation_metadata() or ())
         authorization = metadata.get("authorization")
@@ -30,7 +36,14 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
             counters.refused_requests += 1
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a bearer token is required")
         try:
-            rejected, message = await receiver.take(body, as_json=False)
+            with receiver.hold() as held:
+                async with turns, asyncio.timeout(BODY_S):
+                    body = await anext(bodies, b"")
+                    held.add(len(body))
+                rejected, message = await receiver.take(body, as_json=False)
+        except TimeoutError:
+            counters.failed_requests += 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the message did not come in within {BODY_S:g} s")
         except OtlpError as error:
             counters.refused_requests += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -43,6 +56,7 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
         ("grpc.so_reuseport", 0),  # or a second collector on this port would start, and take half of the spans
     ]
     server = grpc.aio.server(options=options)
-    handler = grpc.unary_unary_rpc_method_handler(export)
+    # on the wire the same as a unary request, but taken as a stream its message waits until we read it
+    handler = grpc.stream_unary_rpc_method_handler(export)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": handler}),))
     return server

@@ -25,6 +25,9 @@ def sentence(path: Path, verdict: Verdict) -> str:
     so_far = " so far" if path.is_open else ""
     match verdict.status:
         case Status.HEALTHY:
+            if path.is_open and not path.taps[-1].timeline.stamps:
+                waited = seconds(path.taps[-1].moments.closed_ns)
+                return f"No output has come yet, after {waited}, which is not longer than this source may take."
             reached = _REACHED[verdict.observed_to].format(path.taps[-1].place.hop)
             return f"No hop held this answer up{so_far}: {reached}{_pauses(verdict)}."
         case Status.INCONCLUSIVE:
@@ -97,7 +100,12 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     also = _also(path, verdict)
     least = " at least" if path.is_open else ""  # it lasts at least as long as the last report says
     says = says.replace(f" for {term}", f" for{least} {term}")
-    return f"{_upper(says)}{so_far}: {what} at the reader, and no other hop added as much{also}."
+    return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}."
+
+
+def _alone(verdict: Verdict) -> str:
+    is_certain = verdict.findings[0].confidence >= 0.8
+    return ", and no other hop added as much" if is_certain else ", as far as the records tell"
 
 
 def _wait(wait: Decomposition, finding: Finding) -> str:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from otel import schema, timeline
+from otel import grain, schema, timeline
 from otel.attributes import (
     ANCHOR,
     END,
     EXCHANGE,
     HOP,
+    LEFT_OUT,
     MOMENTS,
     PACKED,
     PART_COUNT,
@@ -185,7 +186,10 @@ def span_to_hop(span: Span) -> Hop:
 
 
 def without_timeline(span: Span) -> Span:
-    """The span without the parts of its timeline, marked so: for a receiver that refuses the size of the whole."""
+    """The span without the parts of its timeline, marked so: for a receiver that refuses the size of the whole.
+
+    Its hop is the same with the timeline `grain.LEFT_OUT`.
+    """
     events = []
     for event in span.events:
         kept = dict(event.attributes)
@@ -213,8 +217,8 @@ def _timeline_of(span: Span) -> Timeline:
     if len(found) != 1:
         raise SpanError(f"{schema.TIMELINE_EVENT}: {len(found)} events of this name, there must be one")
     attributes = found[0]
-    if "gapline.timeline.left_out" in attributes:
-        raise SpanError("gapline.timeline.left_out: the exporter left the timeline out, a receiver refused its size")
+    if read(LEFT_OUT, attributes)["is_left_out"]:
+        return grain.LEFT_OUT
     part_count = read(PART_COUNT, attributes)["count"]
     if part_count > len(attributes):
         raise SpanError(f"gapline.timeline.parts: {part_count} parts, but only {len(attributes)} attributes")

@@ -2,13 +2,13 @@
 
 The payload, all numbers unsigned LEB128 (`uvarint`) unless said otherwise:
 
-    version = 1, flags (bit 0: thinned, bit 1: window peak known), unit_ns, quantum
-    window_peak_bytes (when known)
+    version = 1, flags, unit_ns, quantum
+    window_peak_bytes, round_trip_ns          (each when its flag is set)
     stamp count, then a row per stamp:
         head   gap << 4 | lag << 2 | step << 1 | extended
         then, if extended, one byte  (bits 0-3 class, 4 long lag, 5 not taken, 6 placed, 7 skipped)
                and in this order:
-               skipped   events left out before this one       (thinned timelines, and seq of the first row)
+               skipped   events left out before this one       (and seq of the first row)
                long lag  taken - arrived
                placed    position steps, then 0 or 1 + the exact remainder
     blocked count, rows of   start since the previous start, length, 0 or 1 + unread bytes
@@ -16,11 +16,18 @@ The payload, all numbers unsigned LEB128 (`uvarint`) unless said otherwise:
     sample count, rows of    time since the previous sample, acked_count since it, in_flight_segments,
                              unsent_bytes, window_bytes, lost_segments, congestion_state, backoff
 
-Times count units of unit_ns since the anchor. `gap` is the time since the row before arrived, `lag` is
-taken - arrived (0 to 2; 3 says that the extension has it), `step` one quantum of position. A row is extended
-only when it must be: its class differs from the row before it (the first row's from CONTENT), it was never
-taken, its lag or its step do not fit, its position is exact, or events were left out before it. So every
+Flags: bit 0 thinned, 1 cut short, 2 evidence thinned, 3 window peak known, 4 round trip known; no other may be set.
+Events may be left out before any row of a thinned timeline, and before the last row of one that was cut short.
+
+Times count units of unit_ns since the anchor (round_trip_ns is in ns). `gap` is the time since the row before
+arrived, `lag` is taken - arrived (0 to 2; 3 says that the extension has it), `step` one quantum of position. A row
+is extended only when it must be: its class differs from the row before it (the first row's from CONTENT), it was
+never taken, its lag or its step do not fit, its position is exact, or events were left out before it. So every
 timeline has exactly one encoding, and a steady stream costs two bytes an event.
+
+Limits, part of the format and checked on both sides: PAYLOAD_BYTES in all, ROWS stamps, EVIDENCE_ROWS each of blocked,
+lag and samples; every number (a head without its 4 low bits) and every seq, time, position and acked_count that they
+add up to is below 2**53.
 
 Format 1 is frozen: `tests/golden/timelines/v1` holds its vectors. A change of layout is format 2.
 """
@@ -30,24 +37,24 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
+from otel.grain import thinned
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp, Timeline
 
 FORMAT: Final = 1
-UNIT_NS: Final = 100_000
-"""Default unit, 0.1 ms: finer times of single events would tell which tokens they were."""
-EXACT_UNIT_NS: Final = 1_000
-QUANTUM: Final = 32
-"""Default step of positions in characters, for the same reason."""
-NOISE_NS: Final = 250_000_000
-"""Gaps from here on can matter to a verdict: positions beside them stay exact, and thinning keeps them."""
 PART_CHARS: Final = 2_000
 """Tempo cuts string attributes at 2,048 bytes."""
 PAYLOAD_BYTES: Final = 675_000
 """900 KB of base64: Tempo drops a trace over 5 MB, and a request may have five hops."""
+ROWS: Final = 250_000
+"""A sidecar stamps 200,000 events; a row may be one byte, and becomes two hundred in memory."""
+EVIDENCE_ROWS: Final = 10_000
+"""Blocked stretches, lag intervals and samples each: more than twice what a sidecar keeps."""
+LIMIT: Final = 1 << 53
+"""Below it every number is exact in JSON and in a double, and sums of them fit the 64 bits of a database."""
 
 _CLASS_BITS: Final = 0x0F
 _LONG_LAG: Final = 0x10
@@ -56,13 +63,22 @@ _PLACED: Final = 0x40
 _SKIPPED: Final = 0x80
 _LAG_ELSEWHERE: Final = 3
 _THINNED: Final = 0x01
-_WINDOW_KNOWN: Final = 0x02
-_MAX_SHIFT: Final = 63
+_CUT_SHORT: Final = 0x02
+_EVIDENCE_THINNED: Final = 0x04
+_WINDOW_KNOWN: Final = 0x08
+_ROUND_TRIP_KNOWN: Final = 0x10
+_FLAGS: Final = 0x1F
+_HEAD_LIMIT: Final = LIMIT << 4
+_MAX_SHIFT: Final = 56
 _CLASSES: Final = tuple(EventClass)
 
 
 class TimelineError(ValueError):
     """The parts do not add up to a timeline; the message names the part or field and the rule."""
+
+
+class TooLongError(TimelineError):
+    """There are more stamps than the format takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,70 +92,16 @@ class Packed:
     format: int = FORMAT
 
 
-def quantised(timeline: Timeline, *, unit_ns: int = UNIT_NS, quantum: int = QUANTUM) -> Timeline:
-    """Round every time down to unit_ns and every position down to quantum, as they are kept.
-
-    Rounding is of offsets from the anchor and of running sums, so errors never add up. A position stays
-    exact beside a gap of at least NOISE_NS, because a verdict may rest on it.
-    """
-    stamps = timeline.stamps
-
-    def floor(ns: int) -> int:
-        return ns // unit_ns * unit_ns
-
-    arrived = [floor(stamp.arrived_ns) for stamp in stamps]
-    is_gap = [True, *(after - before >= NOISE_NS for before, after in pairwise(arrived)), False]
-    is_exact = [quantum == 1 or before or after for before, after in pairwise(is_gap)]
-    rounded = tuple(
-        Stamp(
-            seq=s.seq,
-            arrived_ns=arrived_ns,
-            taken_ns=None if s.taken_ns is None else floor(s.taken_ns),
-            event_class=s.event_class,
-            position=s.position if exact else s.position // quantum * quantum,
-            is_exact=exact,
-        )
-        for s, arrived_ns, exact in zip(stamps, arrived, is_exact, strict=False)
-    )
-    return replace(
-        timeline,
-        unit_ns=unit_ns,
-        quantum=quantum,
-        stamps=rounded,
-        blocked=tuple(replace(b, start_ns=floor(b.start_ns), end_ns=floor(b.end_ns)) for b in timeline.blocked),
-        lag=tuple(Interval(floor(i.start_ns), floor(i.end_ns)) for i in timeline.lag),
-        samples=tuple(replace(s, offset_ns=floor(s.offset_ns)) for s in timeline.samples),
-    )
-
-
-def thinned(timeline: Timeline) -> Timeline:
-    """Leave out the events beside no gap of at least NOISE_NS; the first, the last and every odd one out stay.
-
-    What is left keeps its sequence numbers, positions and times, and the timeline says that it is thinned.
-    """
-    stamps = timeline.stamps
-    kept = []
-    for i, stamp in enumerate(stamps):
-        is_edge = i in {0, len(stamps) - 1}
-        after = stamp.arrived_ns - stamps[i - 1].arrived_ns >= NOISE_NS
-        before = not is_edge and stamps[i + 1].arrived_ns - stamp.arrived_ns >= NOISE_NS
-        taken_late = stamp.taken_ns is None or stamp.taken_ns - stamp.arrived_ns >= NOISE_NS
-        if is_edge or after or before or taken_late:
-            kept.append(stamp)
-    return replace(timeline, stamps=tuple(kept), is_thinned=True)
-
-
 def pack(timeline: Timeline, *, limit_bytes: int = PAYLOAD_BYTES) -> Packed:
     """Encode, thin where the payload would pass limit_bytes, and cut into parts.
 
     Raises TimelineError when even the thinned timeline is too long (a stream of very many stalls).
     """
-    payload = encode(timeline)
-    if len(payload) > limit_bytes:
+    try:
+        payload = encode(timeline, limit_bytes=limit_bytes)
+    except TooLongError:
         timeline = thinned(timeline)
-        payload = encode(timeline)
-    if len(payload) > limit_bytes:
-        raise TimelineError(f"thinned timeline has {len(payload)} bytes, more than {limit_bytes}")
+        payload = encode(timeline, limit_bytes=limit_bytes)
     text = base64.b64encode(payload).decode("ascii")
     parts = tuple(text[i : i + PART_CHARS] for i in range(0, len(text), PART_CHARS))
     return Packed(parts, payload_bytes=len(payload), crc32=zlib.crc32(payload), row_count=len(timeline.stamps))
@@ -151,6 +113,9 @@ def unpack(packed: Packed) -> Timeline:
         raise TimelineError(
             f"timeline format {packed.format} is not one of those that this reader knows, 1 to {FORMAT}"
         )
+    size_chars, most_chars = sum(map(len, packed.parts)), -(-PAYLOAD_BYTES // 3) * 4
+    if size_chars > most_chars:
+        raise TimelineError(f"the {len(packed.parts)} parts have {size_chars} characters, more than {most_chars}")
     try:
         payload = base64.b64decode("".join(packed.parts), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -165,73 +130,87 @@ def unpack(packed: Packed) -> Timeline:
     return timeline
 
 
-def encode(timeline: Timeline) -> bytes:
+def encode(timeline: Timeline, *, limit_bytes: int = PAYLOAD_BYTES) -> bytes:
     """The payload of a quantised timeline. Raises TimelineError when a value does not fit the format's rules."""
     out = bytearray()
     unit, quantum = timeline.unit_ns, timeline.quantum
     if unit < 1 or quantum < 1:
         raise TimelineError(f"unit_ns {unit} and quantum {quantum} must be at least 1")
-    flags = _THINNED * timeline.is_thinned | _WINDOW_KNOWN * (timeline.window_peak_bytes is not None)
-    _put(out, FORMAT, flags, unit, quantum)
-    if timeline.window_peak_bytes is not None:
-        _put(out, timeline.window_peak_bytes)
-    _put(out, len(timeline.stamps))
+    known = [number for number in (timeline.window_peak_bytes, timeline.round_trip_ns) if number is not None]
+    _put(out, FORMAT, _flags(timeline), unit, quantum, *known)
+    last = len(timeline.stamps) - 1
+    if last >= ROWS:
+        raise TooLongError(f"{'thinned ' * timeline.is_thinned}timeline has {last + 1} stamps, more than {ROWS}")
+    _put(out, last + 1)
     previous = _START
-    for stamp in timeline.stamps:
-        _put_row(out, stamp, previous, timeline)
+    for i, stamp in enumerate(timeline.stamps):
+        _put_row(out, stamp, previous, timeline, may_skip=_may_skip(i, last, timeline))
         previous = stamp
-    _put(out, len(timeline.blocked))
+    _put_count(out, "blocked stretches", timeline.blocked)
     at = 0
     for block in timeline.blocked:
         unread = 0 if block.unread_bytes is None else block.unread_bytes + 1
-        _put(out, _units(block.start_ns - at, unit), _units(block.end_ns - block.start_ns, unit), unread)
+        _put_interval(out, at, block, unit)
+        _put(out, unread)
         at = block.start_ns
-    _put(out, len(timeline.lag))
+    _put_count(out, "lag intervals", timeline.lag)
     at = 0
     for lag in timeline.lag:
-        _put(out, _units(lag.start_ns - at, unit), _units(lag.end_ns - lag.start_ns, unit))
+        _put_interval(out, at, lag, unit)
         at = lag.start_ns
-    _put(out, len(timeline.samples))
+    _put_count(out, "samples", timeline.samples)
     at = acked = 0
     for s in timeline.samples:
-        _put(out, _units(s.offset_ns - at, unit), s.acked_count - acked, s.in_flight_segments, s.unsent_bytes)
-        _put(out, s.window_bytes, s.lost_segments, s.congestion_state, s.backoff)
+        _put(out, _units(_within("time", s.offset_ns) - at, unit), _within("acked_count", s.acked_count) - acked)
+        _put(out, s.in_flight_segments, s.unsent_bytes, s.window_bytes, s.lost_segments, s.congestion_state, s.backoff)
         at, acked = s.offset_ns, s.acked_count
+    if len(out) > limit_bytes:
+        raise TooLongError(f"{'thinned ' * timeline.is_thinned}timeline has {len(out)} bytes, more than {limit_bytes}")
     return bytes(out)
 
 
 def decode(payload: bytes) -> Timeline:
     """The timeline of a payload. Raises TimelineError when the payload is not exactly one canonical encoding."""
+    if len(payload) > PAYLOAD_BYTES:
+        raise TimelineError(f"payload has {len(payload)} bytes, more than {PAYLOAD_BYTES}")
     take = _Reader(payload)
     if (version := take.number()) != FORMAT:
         raise TimelineError(f"timeline format {version} is not known, this reader knows {FORMAT}")
-    flags, unit, quantum = take.number(), take.number(), take.number()
-    if flags & ~(_THINNED | _WINDOW_KNOWN) or unit < 1 or quantum < 1:
+    flags, unit, quantum = (take.number() for _ in range(3))
+    if flags & ~_FLAGS or unit < 1 or quantum < 1:
         raise TimelineError(f"flags {flags}, unit_ns {unit}, quantum {quantum} are not valid")
-    peak = take.number() if flags & _WINDOW_KNOWN else None
-    empty = Timeline(unit_ns=unit, quantum=quantum, window_peak_bytes=peak, is_thinned=bool(flags & _THINNED))
+    empty = Timeline(
+        unit_ns=unit,
+        quantum=quantum,
+        window_peak_bytes=take.number() if flags & _WINDOW_KNOWN else None,
+        round_trip_ns=take.number() if flags & _ROUND_TRIP_KNOWN else None,
+        is_thinned=bool(flags & _THINNED),
+        is_cut_short=bool(flags & _CUT_SHORT),
+        is_evidence_thinned=bool(flags & _EVIDENCE_THINNED),
+    )
     stamps = []
     previous = _START
-    for _ in range(take.count()):
-        previous = take.plain_row(previous, empty) or take.row(previous, empty)
+    last = take.count("stamps", ROWS) - 1
+    for i in range(last + 1):
+        previous = take.plain_row(previous, empty) or take.row(previous, empty, may_skip=_may_skip(i, last, empty))
         stamps.append(previous)
     blocked = []
     at = 0
-    for _ in range(take.count()):
-        at += take.number() * unit
-        end = at + take.number() * unit
+    for _ in range(take.count("blocked stretches", EVIDENCE_ROWS)):
+        at = take.time(at, unit)
+        end = take.time(at, unit)
         unread = take.number()
         blocked.append(Blocked(at, end, unread - 1 if unread else None))
     lag = []
     at = 0
-    for _ in range(take.count()):
-        at += take.number() * unit
-        lag.append(Interval(at, at + take.number() * unit))
+    for _ in range(take.count("lag intervals", EVIDENCE_ROWS)):
+        at = take.time(at, unit)
+        lag.append(Interval(at, take.time(at, unit)))
     samples = []
     at = acked = 0
-    for _ in range(take.count()):
-        at += take.number() * unit
-        acked += take.number()
+    for _ in range(take.count("samples", EVIDENCE_ROWS)):
+        at = take.time(at, unit)
+        acked = _within("acked_count", acked + take.number())
         samples.append(KernelSample(at, acked, *(take.number() for _ in range(6))))
     if take.at != len(payload):
         raise TimelineError(f"{len(payload) - take.at} bytes left over after the last sample")
@@ -241,7 +220,23 @@ def decode(payload: bytes) -> Timeline:
 _START: Final = Stamp(seq=-1, arrived_ns=0, taken_ns=0, event_class=EventClass.CONTENT, position=0, is_exact=True)
 
 
-def _put_row(out: bytearray, stamp: Stamp, previous: Stamp, timeline: Timeline) -> None:
+def _flags(timeline: Timeline) -> int:
+    left_out = timeline.is_thinned, timeline.is_cut_short, timeline.is_evidence_thinned
+    known = timeline.window_peak_bytes is not None, timeline.round_trip_ns is not None
+    return sum(flag << bit for bit, flag in enumerate((*left_out, *known)))
+
+
+def _may_skip(row: int, last_row: int, timeline: Timeline) -> bool:
+    return timeline.is_thinned or row == 0 or (timeline.is_cut_short and row == last_row)
+
+
+def _within(name: str, value: int) -> int:
+    if value >= LIMIT:
+        raise TimelineError(f"{name} {value} is not below 2**53")
+    return value
+
+
+def _put_row(out: bytearray, stamp: Stamp, previous: Stamp, timeline: Timeline, *, may_skip: bool) -> None:
     unit, quantum = timeline.unit_ns, timeline.quantum
     gap = _units(stamp.arrived_ns - previous.arrived_ns, unit)
     lag = None if stamp.taken_ns is None else _units(stamp.taken_ns - stamp.arrived_ns, unit)
@@ -252,8 +247,11 @@ def _put_row(out: bytearray, stamp: Stamp, previous: Stamp, timeline: Timeline) 
         raise TimelineError(
             f"seq {stamp.seq}: position {stamp.position} after {previous.position} breaks the order or the quantum"
         )
-    if skipped and not timeline.is_thinned and previous is not _START:
-        raise TimelineError(f"seq {stamp.seq} after {previous.seq}: only a thinned timeline leaves events out")
+    if skipped and not may_skip:
+        raise TimelineError(f"seq {stamp.seq} after {previous.seq}: only a thinned timeline leaves events out here")
+    _within("seq", stamp.seq)
+    _within("position", stamp.position)
+    _within("time", stamp.arrived_ns if stamp.taken_ns is None else stamp.taken_ns)
     extension = 0
     if skipped:
         extension |= _SKIPPED
@@ -266,7 +264,7 @@ def _put_row(out: bytearray, stamp: Stamp, previous: Stamp, timeline: Timeline) 
     is_extended = bool(extension) or stamp.event_class is not previous.event_class
     short_lag = lag if lag is not None and lag < _LAG_ELSEWHERE else _LAG_ELSEWHERE
     step = steps if not extension & _PLACED else 0
-    _put(out, gap << 4 | short_lag << 2 | step << 1 | is_extended)
+    _put(out, gap << 4 | short_lag << 2 | step << 1 | is_extended, limit=_HEAD_LIMIT)
     if not is_extended:
         return
     out.append(extension | stamp.event_class)
@@ -285,10 +283,21 @@ def _units(ns: int, unit_ns: int) -> int:
     return count
 
 
-def _put(out: bytearray, *numbers: int) -> None:
+def _put_count(out: bytearray, name: str, rows: Sequence[object]) -> None:
+    if len(rows) > EVIDENCE_ROWS:
+        raise TimelineError(f"{len(rows)} {name}, more than {EVIDENCE_ROWS}")
+    _put(out, len(rows))
+
+
+def _put_interval(out: bytearray, previous_ns: int, interval: Blocked | Interval, unit_ns: int) -> None:
+    start_ns, end_ns = interval.start_ns, _within("time", interval.end_ns)
+    _put(out, _units(start_ns - previous_ns, unit_ns), _units(end_ns - start_ns, unit_ns))
+
+
+def _put(out: bytearray, *numbers: int, limit: int = LIMIT) -> None:
     for number in numbers:
-        if number < 0 or number >> (_MAX_SHIFT + 1):
-            raise TimelineError(f"{number} does not fit an unsigned 64-bit number")
+        if not 0 <= number < limit:
+            raise TimelineError(f"{number} is not from 0 to below 2**{limit.bit_length() - 1}")
         rest = number
         while rest > 0x7F:
             out.append(rest & 0x7F | 0x80)
@@ -305,20 +314,20 @@ class _Reader:
         self.payload = payload
         self.at = 0
 
-    def number(self) -> int:
+    def number(self, *, limit: int = LIMIT) -> int:
         value = shift = 0
-        while True:
-            byte = self.byte()
+        while (byte := self.byte()) > 0x7F and shift < _MAX_SHIFT:
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if byte == 0 and shift:
-                    raise TimelineError(f"byte {self.at - 1}: number is longer than it needs to be")
-                if value >> (_MAX_SHIFT + 1):
-                    raise TimelineError(f"byte {self.at - 1}: number does not fit 64 bits")
-                return value
             shift += 7
-            if shift > _MAX_SHIFT:
-                raise TimelineError(f"byte {self.at - 1}: number does not fit 64 bits")
+        value |= byte << shift
+        if byte == 0 and shift:
+            raise TimelineError(f"byte {self.at - 1}: number is longer than it needs to be")
+        if value >= limit:
+            raise TimelineError(f"byte {self.at - 1}: number is not below 2**{limit.bit_length() - 1}")
+        return value
+
+    def time(self, since_ns: int, unit_ns: int) -> int:
+        return _within("time", since_ns + self.number() * unit_ns)
 
     def byte(self) -> int:
         if self.at >= len(self.payload):
@@ -327,14 +336,16 @@ class _Reader:
         self.at += 1
         return byte
 
-    def count(self) -> int:
+    def count(self, name: str, limit: int) -> int:
         count = self.number()
+        if count > limit:
+            raise TimelineError(f"{count} {name}, more than {limit}")
         if count > len(self.payload) - self.at:
             raise TimelineError(f"{count} rows cannot fit into the {len(self.payload) - self.at} bytes left")
         return count
 
     def plain_row(self, previous: Stamp, timeline: Timeline) -> Stamp | None:
-        """A row of one or two bytes that is not extended: it has no other encoding, so there is nothing to check."""
+        """A row of one or two bytes that is not extended and passes no limit: nothing else is to be checked."""
         at = self.at
         two = self.payload[at : at + 2]
         if len(two) < 2:
@@ -347,15 +358,18 @@ class _Reader:
         lag = head >> 2 & 3
         if head & 1 or lag == _LAG_ELSEWHERE:
             return None
-        self.at = at + size
         arrived = previous.arrived_ns + (head >> 4) * timeline.unit_ns
         position = (previous.position // timeline.quantum + (head >> 1 & 1)) * timeline.quantum
-        return Stamp(previous.seq + 1, arrived, arrived + lag * timeline.unit_ns, previous.event_class, position)
+        taken = arrived + lag * timeline.unit_ns
+        if taken >= LIMIT or position >= LIMIT or previous.seq >= LIMIT - 1:
+            return None
+        self.at = at + size
+        return Stamp(previous.seq + 1, arrived, taken, previous.event_class, position)
 
-    def row(self, previous: Stamp, timeline: Timeline) -> Stamp:
+    def row(self, previous: Stamp, timeline: Timeline, *, may_skip: bool) -> Stamp:
         start = self.at
         unit, quantum = timeline.unit_ns, timeline.quantum
-        head = self.number()
+        head = self.number(limit=_HEAD_LIMIT)
         extension = self.byte() if head & 1 else int(previous.event_class)
         if extension & _CLASS_BITS >= len(_CLASSES):
             raise TimelineError(f"byte {self.at - 1}: event class {extension & _CLASS_BITS} is not known")
@@ -380,7 +394,7 @@ class _Reader:
         if exact > quantum:
             raise TimelineError(f"seq {stamp.seq}: remainder {exact - 1} is not below the quantum {quantum}")
         canonical = bytearray()
-        _put_row(canonical, stamp, previous, timeline)
+        _put_row(canonical, stamp, previous, timeline, may_skip=may_skip)
         if canonical != self.payload[start : self.at]:
             raise TimelineError(f"seq {stamp.seq}: row is not in its canonical form")
         return stamp

@@ -48,6 +48,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     missing = list(path.missing)
     lineup, unaligned = decompose.line_up(path.taps)
     missing += [f"events of {name} could not be lined up with the others" for name in unaligned]
+    missing += [_attempt(hop) for hop in path.others]
     breaks = broken_off(path, lineup)
     waits: list[Finding] = []
     rhythm = longest = first = None
@@ -65,17 +66,19 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     elif not breaks and not _is_empty(path):
         missing.append("no tap saw an event of the answer")
     notes = [f for f in waits if f.cause is Cause.HIDDEN_OUTPUT]
-    unsure = [f for f in waits if f not in notes and _is_unknown_rhythm(f, rhythm, policy)]
+    unsure = [
+        f for f in waits if f not in notes and (_is_unknown_rhythm(f, rhythm, policy) or _is_shown_above(f, lineup))
+    ]
     sure = [f for f in waits if f not in notes and f not in unsure]
     findings = tuple(_weighed(f, path, lineup) for f in (*breaks, *sure, *unsure, *notes))
     if breaks or sure:
         status, cause = Status.NAMED, findings[0].cause
     elif unsure:
         status, cause = Status.INCONCLUSIVE, Cause.NONE
-        missing.append(
-            f"the rhythm of this source is unknown: the answer shows fewer than five bursts, and no other answer of "
-            f"{lineup.lanes[0].name if lineup else 'it'} has been seen"
-        )
+        missing += dict.fromkeys(_doubt(f, lineup, rhythm, policy) for f in unsure)
+    elif lineup is not None and lineup.is_partial and any(longest_gap_ns(hop) >= policy.floor_ns for hop in path.taps):
+        status, cause = Status.INCONCLUSIVE, Cause.NONE
+        missing.append("the hops saw different events, so only the beginning and the end of the answer can be compared")
     elif (lineup is None and not _is_empty(path)) or _lost_segment(path):
         status, cause = Status.INCONCLUSIVE, Cause.NONE
     else:
@@ -133,8 +136,42 @@ def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) 
     return not rhythm.is_known and finding.term_ns < policy.ceiling_ns
 
 
+def _attempt(hop: Hop) -> str:
+    took = hop.moments.closed_ns / 1e9
+    how = hop.end.ending.value if hop.end else "open"
+    return f"the part of another attempt at {hop.place.hop} in this wait: it took {took:.2f} s and ended {how}"
+
+
+def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
+    """Whether, in a text that some hop rewrote, a tap above the segment shows the same silence at another place:
+    then the events were matched wrongly, and the segment is not the one."""
+    wait = finding.decomposition
+    if lineup is None or lineup.is_partial or wait is None or wait.wait is not Wait.GAP or not _rewritten(lineup):
+        return False
+    if finding.segment.kind not in {Kind.BETWEEN, Kind.READER}:
+        return False
+    names = [lane.name for lane in lineup.lanes]
+    above = lineup.lanes[: names.index(finding.segment.upstream) + 1]
+    return any(
+        lane.silence(i) >= 0.8 * finding.term_ns for lane in above for i in range(1, lane.count) if lane.is_whole[i]
+    )
+
+
+def _doubt(finding: Finding, lineup: Lineup | None, rhythm: Rhythm | None, policy: Policy) -> str:
+    """Why a finding is not sure."""
+    if _is_unknown_rhythm(finding, rhythm, policy):
+        source = lineup.lanes[0].name if lineup else "it"
+        return (
+            "the rhythm of this source is unknown: the answer shows fewer than five bursts, and no other answer of "
+            f"{source} has been seen"
+        )
+    return f"a hop above {finding.segment.downstream} shows the same silence elsewhere in the text, which was rewritten"
+
+
 def _rewritten(lineup: Lineup) -> list[str]:
     """Hops that passed on another amount of visible text than they got: positions beyond them match only roughly."""
+    if lineup.is_partial:
+        return []
     pairs = pairwise(lane for lane in lineup.lanes if not lane.is_pending)
     return [outer.name for inner, outer in pairs if inner.total[1] < outer.total[0] or outer.total[1] < inner.total[0]]
 
@@ -304,8 +341,10 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
-    if lineup is not None and finding.decomposition is not None and _rewritten(lineup):
+    if lineup is not None and finding.decomposition is not None and (lineup.is_partial or _rewritten(lineup)):
         confidence *= 0.5
+    if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
+        confidence *= 0.6  # an attempt that is not on the path may have taken part of the time
     return replace(finding, confidence=round(confidence, 3))
 
 
@@ -329,6 +368,12 @@ def _reach(path: Path) -> Reach:
     if last.timeline.window_peak_bytes is None or path.absent_between(last.place.hop, None):
         return Reach.OUR_KERNEL  # never asked, or the peer was a hop whose record is missing, and not the reader
     return Reach.READER_KERNEL
+
+
+def longest_gap_ns(hop: Hop) -> int:
+    """The longest time between two events of a hop that follow each other."""
+    pairs = pairwise(hop.timeline.stamps)
+    return max((b.arrived_ns - a.arrived_ns for a, b in pairs if b.seq == a.seq + 1), default=0)
 
 
 def lag_ns(hop: Hop) -> int:

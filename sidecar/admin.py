@@ -106,6 +106,9 @@ class Admin:
             ),
             _counter("gapline_records_lost_total", "records that could not be made", records.lost_count),
             _counter("gapline_kernel_samples_dropped_total", "samples past the limit", exchanges.dropped_sample_count),
+            _counter(
+                "gapline_blocked_stretches_dropped_total", "stretches past the limit", exchanges.dropped_block_count
+            ),
             _counter("gapline_loop_lags_total", "times that the event loop was late", self._canary.lag_count),
             _counter("gapline_loop_lag_seconds_total", "time that it was late", self._canary.lag_ns / 1e9),
         ]

@@ -15,6 +15,7 @@ from sidecar.events import Event, Reading, Unit
 from sidecar.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
 from sidecar.stamper import Stamper
 
+_TELLS_NOTHING: Final = frozenset({EventClass.KEEPALIVE, EventClass.ERROR})
 STREAMS: Final = frozenset({"sse", "ndjson"})
 """Framings of a body that is a stream of events."""
 
@@ -99,9 +100,13 @@ class Body:
             self.failure_count += 1
 
     def ended(self) -> None:
-        """No more will come."""
-        if not self._is_blind:
-            self.has_tail = any(unit.unit is Unit.TAIL for unit in self._splitter.finish())
+        """No more will come. What is left inside an event dispatches nothing, but it may be the end mark."""
+        if self._is_blind:
+            return
+        for unit in self._splitter.finish():
+            self.has_tail = True
+            if self.terminal_seq is None and self._read(unit).event_class is EventClass.TERMINAL:
+                self.terminal_seq = max(0, self.stamper.count - 1)
 
     def _decoded(self, data: bytes) -> bytes:
         assert self._decoder is not None
@@ -135,10 +140,17 @@ class Body:
         self.stamper.events(readings, at_ns)
 
     def _read(self, event: Event) -> Reading:
-        if self._is_path_mute:  # then the first event tells
-            self._is_path_mute = False
-            self._dialect = recognise(event) or self._dialect
-        return self._dialect.read(event)
+        """What the dialect makes of an event; one that it chokes on is opaque, and the next one is read again."""
+        try:
+            if not self._is_path_mute:
+                return self._dialect.read(event)
+            self._dialect = recognise(event) or self._dialect  # the first event that is one of an API's tells
+            reading = self._dialect.read(event)
+            self._is_path_mute = reading.event_class in _TELLS_NOTHING
+            return reading
+        except Exception:  # noqa: BLE001  # whatever stands in an event, the stream goes on and is looked at
+            self.failure_count += 1
+            return Reading(EventClass.OPAQUE)
 
     def _note(self, readings: list[tuple[Event, Reading]], at_ns: int) -> None:
         for seq, (_, reading) in enumerate(readings, start=self.stamper.count):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,22 @@ try it
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that argv (by default the process's) names; returns its exit code."""
+    if sys.stdout is None:  # closed by whoever started us: there is nobody to tell, which is no failure
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # open until the process ends
+    try:
+        code = _main(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        print(f"gapline: cannot write: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERNAL
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     name, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
     if name in {"-h", "--help"} or (name == "help" and not rest):
         sys.stdout.write(help_text())

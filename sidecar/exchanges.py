@@ -14,10 +14,11 @@ from typing import Final
 from aiohttp.abc import AbstractStreamWriter
 
 from otel.hop import Anchor, Ending
+from sidecar.beside import Beside
 from sidecar.clock import Clock
 from sidecar.kernel import TICK_NS, Connection, Evidence
 from sidecar.lag import Canary
-from sidecar.recorder import Beside, Recorder
+from sidecar.recorder import Recorder
 from sidecar.records import Records
 
 LINGER_NS: Final = 5_000_000_000
@@ -108,6 +109,7 @@ class Exchanges:
         self.stall_count = 0
         self.recording_failure_count = 0
         self.relay_failure_count = 0
+        self.dropped_block_count = 0
         self.dropped_sample_count = 0
         self.is_draining = False
 
@@ -141,11 +143,14 @@ class Exchanges:
             self._idle.set()
 
     def cut(self, live: Live, at_ns: int) -> None:
-        """Report what is new of a running exchange."""
-        recorder = live.recorder
-        fresh_count = recorder.fresh_count
-        hop = recorder.segment(at_ns, self._beside(live, at_ns))
-        self._records.put(lambda: hop, event_count=fresh_count)
+        """Report what is new of a running exchange. Never raises: a stream is worth more than its report."""
+        fresh_count = live.recorder.fresh_count
+        try:
+            hop = live.recorder.segment(at_ns, self._beside(live, at_ns))
+        except Exception as error:  # noqa: BLE001  # the final record has all of it again
+            self._records.lost(type(error).__name__)
+        else:
+            self._records.put(lambda: hop, event_count=fresh_count)
 
     async def run(self) -> None:
         """Look at all exchanges, ten times a second, until cancelled."""
@@ -202,15 +207,18 @@ class Exchanges:
 
     def _close(self, live: Live, at_ns: int) -> None:
         self.recording_failure_count += live.recorder.failure_count
+        self.dropped_block_count += live.recorder.dropped_block_count
         if live.evidence is not None:
             self.dropped_sample_count += live.evidence.dropped_count
         beside = self._beside(live, at_ns)
         self._records.put(lambda: live.recorder.close(at_ns, beside), event_count=live.recorder.event_count)
 
     def _beside(self, live: Live, at_ns: int) -> Beside:
-        evidence = live.evidence
+        evidence, since_ns = live.evidence, live.anchor.monotonic_ns
         return Beside(
-            lag=self._canary.overlapping(live.anchor.monotonic_ns, at_ns),
+            lag=self._canary.overlapping(since_ns, at_ns),
             samples=() if evidence is None else evidence.samples,
             window_peak_bytes=None if evidence is None else evidence.window_peak_bytes,
+            round_trip_ns=None if evidence is None else evidence.round_trip_ns,
+            is_thinned=self._canary.has_forgotten(since_ns) or (evidence is not None and evidence.dropped_count > 0),
         )

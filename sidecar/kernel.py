@@ -16,7 +16,7 @@ import struct
 import sys
 import termios
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from otel.hop import KernelSample
@@ -24,7 +24,12 @@ from otel.hop import KernelSample
 TICK_NS: Final = 100_000_000
 """At most ten samples a second of one connection; one costs about 2 µs."""
 HELD_NS: Final = 100_000_000
-"""Bytes not acknowledged for so long are evidence: an acknowledgement may be delayed by 40 ms without any fault."""
+"""Bytes not acknowledged for a round trip and so long are evidence: an acknowledgement may be delayed by 40 ms without
+any fault."""
+ROUND_TRIP_NS: Final = 1_000_000_000
+"""The longest round trip that is believed: no path on earth needs it."""
+LOOKS: Final = 16
+"""Looks remembered, to know what had been written a round trip ago."""
 KEPT: Final = 2_048
 """Samples kept of one exchange, 48 bytes each; past it every second one goes."""
 NOTSENT_LOWAT_BYTES: Final = 4_096
@@ -33,13 +38,14 @@ NOTSENT_LOWAT_BYTES: Final = 4_096
 _IS_LINUX: Final = sys.platform == "linux"
 _TCP_INFO: Final = 11
 _TCP_NOTSENT_LOWAT: Final = 25
-_LAYOUT: Final = struct.Struct("=BB2xB19xI4xI84xQ16xI80xI")  # to tcpi_snd_wnd, which Linux has since 5.4
+_LAYOUT: Final = struct.Struct("=BB2xB19xI4xI84xQ16xII76xI")  # to tcpi_snd_wnd, which Linux has since 5.4
+_UNKNOWN_US: Final = 0xFFFF_FFFF
 _INT: Final = struct.Struct("=i")
 
 
 @dataclass(frozen=True, slots=True)
 class TcpInfo:
-    """The fields of `struct tcp_info` that a verdict uses."""
+    """The fields of `struct tcp_info` that a verdict uses. round_trip_us: the shortest of late; None when unknown."""
 
     state: int
     congestion_state: int
@@ -48,12 +54,16 @@ class TcpInfo:
     lost_segments: int
     acked_bytes: int
     notsent_bytes: int
+    round_trip_us: int | None
     window_bytes: int
 
 
 def parse_tcp_info(data: bytes) -> TcpInfo | None:
     """The fields of a `struct tcp_info`, None when the kernel's is too old to have them all."""
-    return TcpInfo(*_LAYOUT.unpack_from(data)) if len(data) >= _LAYOUT.size else None
+    if len(data) < _LAYOUT.size:
+        return None
+    info = TcpInfo(*_LAYOUT.unpack_from(data))
+    return replace(info, round_trip_us=None) if info.round_trip_us == _UNKNOWN_US else info
 
 
 class Connection:
@@ -131,18 +141,28 @@ class Evidence:
     """The samples of one exchange, thinned to those that a verdict can use.
 
     Byte counts are of this exchange's response alone, head and framing included: base_bytes, what the connection
-    had been given before, is taken off.
+    had been given before, is taken off. round_trip_ns: the shortest seen.
     """
 
-    __slots__ = ("_acked_bytes", "_base_bytes", "_is_owing", "_marks", "dropped_count", "samples", "window_peak_bytes")
+    __slots__ = (
+        "_acked_bytes",
+        "_base_bytes",
+        "_marks",
+        "_owed_bytes",
+        "dropped_count",
+        "round_trip_ns",
+        "samples",
+        "window_peak_bytes",
+    )
 
     def __init__(self, *, base_bytes: int) -> None:
         self._base_bytes = base_bytes
         self._acked_bytes = 0
-        self._marks: deque[tuple[int, int]] = deque(maxlen=2)  # when we looked, and what had been written by then
-        self._is_owing = False  # the last sample kept shows bytes that were not acknowledged
+        self._marks: deque[tuple[int, int]] = deque(maxlen=LOOKS)  # when we looked, what had been written by then
+        self._owed_bytes: int | None = None  # written by the last sample that said something; it waits for them
         self.samples: list[KernelSample] = []
         self.window_peak_bytes: int | None = None
+        self.round_trip_ns: int | None = None
         self.dropped_count = 0
 
     def is_settled(self, written_bytes: int) -> bool:
@@ -157,19 +177,21 @@ class Evidence:
     def seen(self, info: TcpInfo, *, offset_ns: int, written_bytes: int, buffered_bytes: int, acked_count: int) -> None:
         """Look at one sample, and keep it where it says something.
 
-        Kept is what shows bytes that were written HELD_NS ago and are still not acknowledged, a window of at most
-        half its own peak, and after such samples the first one that shows everything acknowledged.
+        Kept is what shows bytes that were written HELD_NS and a round trip ago and are still not acknowledged, or a
+        window of at most half its own peak; and then every look until what had been written by that time is
+        acknowledged, whatever was written since.
         """
         acked_bytes = self.acked_bytes(info)
-        held_bytes = next((written for at_ns, written in reversed(self._marks) if offset_ns - at_ns >= HELD_NS), 0)
+        held_bytes = self._written_before(offset_ns - HELD_NS - self._shortest_ns(info))
         self._marks.append((offset_ns, written_bytes))
         peak_bytes = self.window_peak_bytes = max(self.window_peak_bytes or 0, info.window_bytes)
-        is_settled = acked_bytes >= written_bytes
-        is_held = acked_bytes < held_bytes
-        is_shrunk = info.window_bytes * 2 <= peak_bytes
-        if not (is_held or is_shrunk or (is_settled and self._is_owing)):
+        is_telling = acked_bytes < held_bytes or info.window_bytes * 2 <= peak_bytes
+        if not is_telling and self._owed_bytes is None:
             return
-        self._is_owing = not is_settled
+        if is_telling:
+            self._owed_bytes = written_bytes
+        if self._owed_bytes is not None and acked_bytes >= self._owed_bytes:
+            self._owed_bytes = None
         self.samples.append(
             KernelSample(
                 offset_ns=offset_ns,
@@ -185,3 +207,12 @@ class Evidence:
         if len(self.samples) > KEPT:
             self.dropped_count += len(self.samples) // 2
             del self.samples[1::2]
+
+    def _shortest_ns(self, info: TcpInfo) -> int:
+        if info.round_trip_us is not None:
+            shortest_ns = ROUND_TRIP_NS if self.round_trip_ns is None else self.round_trip_ns
+            self.round_trip_ns = min(info.round_trip_us * 1_000, shortest_ns)
+        return self.round_trip_ns or 0
+
+    def _written_before(self, at_ns: int) -> int:
+        return next((written for looked_ns, written in reversed(self._marks) if looked_ns <= at_ns), 0)

@@ -24,12 +24,13 @@ KEPT: Final = 500
 class Canary:
     """The times in which this process was late, newest last, in readings of the monotonic clock."""
 
-    __slots__ = ("_clock", "_due_ns", "_intervals", "lag_count", "lag_ns")
+    __slots__ = ("_clock", "_due_ns", "_forgotten_ns", "_intervals", "lag_count", "lag_ns")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.asleep(clock.monotonic_ns())
         self._intervals: deque[Interval] = deque(maxlen=KEPT)
+        self._forgotten_ns: int | None = None
         self.lag_count = 0
         self.lag_ns = 0
 
@@ -47,9 +48,15 @@ class Canary:
     def woken(self, at_ns: int) -> None:
         """The canary wakes."""
         if at_ns - self._due_ns > LATE_NS:
+            if len(self._intervals) == KEPT:
+                self._forgotten_ns = self._intervals[0].end_ns
             self._intervals.append(Interval(self._due_ns, at_ns))
             self.lag_count += 1
             self.lag_ns += at_ns - self._due_ns
+
+    def has_forgotten(self, since_ns: int) -> bool:
+        """Whether lag after this time is no longer among the intervals kept."""
+        return self._forgotten_ns is not None and self._forgotten_ns > since_ns
 
     def overlapping(self, start_ns: int, end_ns: int) -> tuple[Interval, ...]:
         """The lag inside a stretch of time, cut to it; also one that still lasts at its end, not yet woken from."""

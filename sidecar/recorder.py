@@ -7,10 +7,10 @@ monotonic clock and leave as offsets from the anchor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from otel import timeline
+from otel.grain import EXACT_UNIT_NS, QUANTUM, UNIT_NS, quantised
 from otel.hop import (
     Anchor,
     Blocked,
@@ -19,7 +19,6 @@ from otel.hop import (
     Exchange,
     Hop,
     Interval,
-    KernelSample,
     Moments,
     Phase,
     Place,
@@ -29,6 +28,7 @@ from otel.hop import (
     Traffic,
 )
 from otel.ids import recorded, span_id_of
+from sidecar.beside import NOTHING, Beside, Blocks
 from sidecar.body import Body
 from sidecar.endings import Facts, ending_of
 from sidecar.identity import Identity
@@ -38,26 +38,13 @@ SEGMENT_EVENTS: Final = 4_096
 """Events after which a running stream is reported, so that a crash loses no more than these."""
 PATH_CHARS: Final = 300
 """Most that is recorded of a path: those of real APIs stay below 200."""
-BLOCKS: Final = 4_096
-"""Blocked stretches kept: a reader that is a little slow all the time makes one with every read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Evidence that others collect: lag in readings of the clock, samples in offsets from the anchor."""
-
-    lag: Sequence[Interval] = ()
-    samples: Sequence[KernelSample] = ()
-    window_peak_bytes: int | None = None
-
-
-NOTHING: Final = Beside()
 
 
 def kept(hop: Hop, *, is_exact: bool) -> Hop:
     """The record in the form in which it leaves: times and positions quantised, finely where is_exact."""
-    unit_ns, quantum = (timeline.EXACT_UNIT_NS, 1) if is_exact else (timeline.UNIT_NS, timeline.QUANTUM)
-    return replace(hop, timeline=timeline.quantised(hop.timeline, unit_ns=unit_ns, quantum=quantum))
+    unit_ns, quantum = (EXACT_UNIT_NS, 1) if is_exact else (UNIT_NS, QUANTUM)
+    is_open = hop.state is State.OPEN
+    return replace(hop, timeline=quantised(hop.timeline, unit_ns=unit_ns, quantum=quantum, is_open=is_open))
 
 
 class Recorder:
@@ -71,7 +58,7 @@ class Recorder:
     __slots__ = (
         "_aliases",
         "_anchor",
-        "_blocked",
+        "_blocks",
         "_body",
         "_bytes_out",
         "_end_offset_bytes",
@@ -128,7 +115,7 @@ class Recorder:
         self._request_bytes = 0
         self._bytes_out = 0
         self._taken_count = 0
-        self._blocked: list[Blocked] = []
+        self._blocks = Blocks()
         self._segment_count = 0
         self._segment_from = 0
         self._segment_from_ns = 0
@@ -188,8 +175,7 @@ class Recorder:
 
     def blocked(self, start_ns: int, end_ns: int, unread_bytes: int | None) -> None:
         """The reader took nothing for this stretch."""
-        if len(self._blocked) < BLOCKS:
-            self._blocked.append(Blocked(self._offset(start_ns), self._offset(end_ns), unread_bytes))
+        self._blocks.add(Blocked(self._offset(start_ns), self._offset(end_ns), unread_bytes))
 
     def upstream_ended(self, at_ns: int, *, is_clean: bool) -> None:
         """The body ended; not cleanly when its framing broke off, or when there never was a usable head."""
@@ -248,6 +234,11 @@ class Recorder:
         }
 
     @property
+    def dropped_block_count(self) -> int:
+        """Blocked stretches that were too many."""
+        return self._blocks.dropped_count
+
+    @property
     def failure_count(self) -> int:
         return 0 if self._body is None else self._body.failure_count
 
@@ -268,19 +259,20 @@ class Recorder:
     def segment(self, at_ns: int, beside: Beside = NOTHING) -> Hop:
         """An open record of what is new since the segment before it. The final one will have all of it again."""
         since_ns, now_ns = self._segment_from_ns, self._offset(at_ns)
-        blocked = [block for block in self._blocked if block.end_ns > since_ns]
-        if self.blocked_since_ns is not None:
-            blocked.append(Blocked(self._offset(self.blocked_since_ns), now_ns, None))
-        fresh = Beside(
-            lag=[lag for lag in beside.lag if self._offset(lag.end_ns) > since_ns],
-            samples=[sample for sample in beside.samples if sample.offset_ns > since_ns],
-            window_peak_bytes=beside.window_peak_bytes,
-        )
-        hop = self._hop(at_ns, None, since=self._segment_from, blocked=blocked, beside=fresh)
-        self._segment_count += 1
-        self._segment_from = self.event_count
-        self._segment_from_ns = now_ns
-        return hop
+        try:
+            blocked = [block for block in self._blocks.kept() if block.end_ns > since_ns]
+            if self.blocked_since_ns is not None:
+                blocked.append(Blocked(self._offset(self.blocked_since_ns), now_ns, None))
+            fresh = replace(
+                beside,
+                lag=[lag for lag in beside.lag if self._offset(lag.end_ns) > since_ns],
+                samples=[sample for sample in beside.samples if sample.offset_ns > since_ns],
+            )
+            return self._hop(at_ns, None, since=self._segment_from, blocked=blocked, beside=fresh)
+        finally:  # one that cannot be made is not tried again with every event
+            self._segment_count += 1
+            self._segment_from = self.event_count
+            self._segment_from_ns = now_ns
 
     def close(self, at_ns: int, beside: Beside = NOTHING) -> Hop:
         """The one final record. Raises RuntimeError when it was closed before."""
@@ -295,7 +287,7 @@ class Recorder:
         }[side]
         idle_ns = max(0, (self._offset(at_ns) if ended_ns is None else ended_ns) - self._last_byte_ns)
         end = End(ending, side, self._phase(), idle_ns, framing_incomplete=self._is_framing_broken)
-        return self._hop(at_ns, end, since=0, blocked=self._blocked, beside=beside)
+        return self._hop(at_ns, end, since=0, blocked=self._blocks.kept(), beside=beside)
 
     # Inside.
 
@@ -346,7 +338,9 @@ class Recorder:
             lag=tuple(Interval(self._offset(lag.start_ns), self._offset(lag.end_ns)) for lag in beside.lag),
             samples=tuple(beside.samples),
             window_peak_bytes=beside.window_peak_bytes,
-            is_thinned=stamper is not None and stamper.is_full,
+            round_trip_ns=beside.round_trip_ns,
+            is_cut_short=stamper is not None and stamper.is_cut_short,
+            is_evidence_thinned=beside.is_thinned or self._blocks.dropped_count > 0,
         )
         return Hop(
             request_id=ids.request_id,

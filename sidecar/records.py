@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from otel.hop import Ending, Hop, Timeline
+from otel.grain import LEFT_OUT
+from otel.hop import Ending, Hop
 from otel.span import Span, SpanError, hop_to_span
 from sidecar.recorder import kept
 
@@ -52,12 +53,12 @@ class Records:
             try:
                 self._send(*self._built(make))
             except Exception as error:  # noqa: BLE001  # the next exchange must not suffer for this one's record
-                self._lost(type(error).__name__)
+                self.lost(type(error).__name__)
             return
         try:
             self._waiting.put_nowait(make)
         except asyncio.QueueFull:
-            self._lost("too_many")
+            self.lost("too_many")
 
     async def run(self) -> None:
         """Build the long records until cancelled."""
@@ -66,7 +67,7 @@ class Records:
             try:
                 self._send(*await asyncio.to_thread(self._built, make))
             except Exception as error:  # noqa: BLE001  # as above
-                self._lost(type(error).__name__)
+                self.lost(type(error).__name__)
             finally:
                 self._waiting.task_done()
 
@@ -82,8 +83,7 @@ class Records:
         try:
             return hop, hop_to_span(record)
         except SpanError:  # too many stalls for one timeline: all else of the record is as true without it
-            timeline = Timeline(unit_ns=record.timeline.unit_ns, quantum=record.timeline.quantum, is_thinned=True)
-            return hop, hop_to_span(replace(record, timeline=timeline))
+            return hop, hop_to_span(replace(record, timeline=LEFT_OUT))
 
     def _send(self, hop: Hop, span: Span | None) -> None:
         if self._exporter is not None and span is not None:
@@ -92,7 +92,8 @@ class Records:
             self.ended[hop.end.ending] += 1
             log.info("exchange ended", extra=_line(hop))
 
-    def _lost(self, reason: str) -> None:
+    def lost(self, reason: str) -> None:
+        """Count a record that could not be made."""
         self.lost_count += 1
         log.warning("record lost", extra={"reason": reason})
 

@@ -137,13 +137,25 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What is in the store. used_bytes is what max_bytes limits; file_bytes and wal_bytes are 0 without files."""
+    """What is in the store. used_bytes is what max_bytes limits; file_bytes and wal_bytes are 0 without files.
+
+    unreadable: records met since the start that could not be read; they are left out of every answer.
+    disk_free_bytes: None without a disk; below disk_reserve_bytes no hop is taken any more.
+    """
 
     hops: int
     verdicts: int
     used_bytes: int
     file_bytes: int = 0
     wal_bytes: int = 0
+    unreadable: int = 0
+    disk_free_bytes: int | None = None
+    disk_reserve_bytes: int = 0
+
+    @property
+    def is_refusing(self) -> bool:
+        """The disk is so full that no hop is taken."""
+        return self.disk_free_bytes is not None and self.disk_free_bytes < self.disk_reserve_bytes
 
 
 class Store(Protocol):
@@ -162,7 +174,7 @@ class Store(Protocol):
 
         Neighbours share a request id, an alias or the trace with a found hop, so that hops are still joined
         where one of them dropped a header. At most HOPS_PER_ANSWER: found ones before neighbours, later written
-        before earlier. Ordered as written.
+        before earlier. Ordered as written. A record that cannot be read is left out, counted and logged.
         """
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
@@ -183,7 +195,8 @@ class Store(Protocol):
     def prune(self, now_ns: int, policy: RetentionPolicy) -> Pruned:
         """Delete at most PRUNE_CHUNK rows that the policy does not keep, the most overdue first.
 
-        Called again until it is done, so that writers get their turn in between.
+        Called again until it is done, so that writers get their turn in between. A disk that others fill is no
+        reason to delete: then hops are refused instead.
         """
 
     def stats(self) -> Stats:

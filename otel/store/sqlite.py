@@ -3,11 +3,13 @@
 One connection writes, under a lock; every thread that reads has one of its own, and a reader never waits for
 the writer. synchronous=FULL makes a commit reach the disk, so what was acknowledged survives a crash. After an
 error the transaction is rolled back and the writing connection opened anew, so a full disk heals by itself.
+Before the disk is full, hops are refused, and what is kept stays kept.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sqlite3
 import threading
@@ -21,6 +23,7 @@ from typing import Any, Final
 from otel.hop import Hop
 from otel.otlp import OtlpError, decode_request, encode_request
 from otel.span import SpanError, hop_to_span, span_to_hop
+from otel.store import statements
 from otel.store.base import (
     HOPS_PER_ANSWER,
     PRUNE_CHUNK,
@@ -29,6 +32,7 @@ from otel.store.base import (
     StallQuery,
     Stats,
     StoreError,
+    Unsupported,
     VerdictRow,
     is_abnormal,
     key_of,
@@ -41,73 +45,17 @@ FILE_NAME: Final = "gapline.sqlite3"
 BUSY_MS: Final = 5_000
 """Another process may hold the write lock (a backup, a second collector) for as long before we fail."""
 RESERVE_BYTES: Final = 128 << 20
-"""Left free on the disk, whatever the policy allows: on a full disk not even deleting works."""
+"""Left free on the disk by refusing hops: on a full disk not even deleting works."""
+RESERVE_SHARE: Final = 0.1
+"""Of a small volume less is left free than RESERVE_BYTES: this share of it."""
+VOLUME_SHARE: Final = 0.8
+"""Most of a volume that the store takes, whatever the policy allows, so that a volume of its own never gets full."""
+UNREADABLE: Final = 10_000
+"""Damaged records remembered, so that each is counted and told once."""
 VACUUM_PAGES: Final = 1_000
 """Pages given back at a time, 4 MiB, for the same reason as PRUNE_CHUNK."""
 
-# A list travels as one JSON value, so every statement is a constant and nothing is ever pasted into one.
-
-_INSERT_HOP: Final = """
-    INSERT INTO hops (trace_id, span_id, request_id, received_ns, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-"""
-_UPSERT_TRACE: Final = """
-    INSERT INTO traces (trace_id, received_ns, has_abnormal_hop) VALUES (?, ?, ?)
-    ON CONFLICT (trace_id) DO UPDATE SET has_abnormal_hop = has_abnormal_hop OR excluded.has_abnormal_hop
-"""
-_NEWEST_OF_KEY: Final = "SELECT hop_id FROM hop_keys WHERE key = ? ORDER BY hop_id DESC LIMIT ?"
-_KEYS_OF_HOPS: Final = "SELECT DISTINCT key FROM hop_keys WHERE hop_id IN (SELECT value FROM json_each(?))"
-_BODIES: Final = "SELECT id, body FROM hops WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-_LATEST_REQUESTS: Final = """
-    SELECT request_id FROM hops WHERE received_ns >= (SELECT max(received_ns) FROM hops) - ?
-    GROUP BY request_id ORDER BY max(id) DESC LIMIT ?
-"""
-_REPLACED: Final = """
-    SELECT id FROM verdicts
-    WHERE trace_id IN (SELECT value FROM json_each(?)) AND request_key IN (SELECT value FROM json_each(?))
-"""
-_INSERT_VERDICT: Final = """
-    INSERT INTO verdicts (
-        trace_id, request_id, request_key, ids, judged_ns, at_ns, model, status, cause, hop, owner, wait, gap_s,
-        confidence, is_open, is_abnormal, sentence, answer
-    ) VALUES (
-        :trace_id, :request_id, :request_key, :ids, :judged_ns, :at_ns, :model, :status, :cause, :hop, :owner, :wait,
-        :gap_s, :confidence, :is_open, :is_abnormal, :sentence, :answer
-    )
-"""
-_MARK_TRACES: Final = """
-    UPDATE traces SET has_abnormal_verdict = EXISTS (
-        SELECT 1 FROM verdicts JOIN verdict_keys ON verdict_id = id WHERE key = traces.trace_id AND is_abnormal
-    ) WHERE trace_id IN (SELECT value FROM json_each(?))
-"""
-_VERDICT_OF_KEY: Final = """
-    SELECT * FROM verdicts WHERE id IN (SELECT verdict_id FROM verdict_keys WHERE key = ?)
-    ORDER BY at_ns DESC, trace_id DESC, request_key DESC LIMIT 1
-"""
-_STALLS: Final = """
-    SELECT * FROM verdicts
-    WHERE is_abnormal AND at_ns >= :since_ns AND gap_s >= :min_gap_s
-        AND (:model IS NULL OR model = :model) AND (:hop IS NULL OR hop = :hop) AND (:cause IS NULL OR cause = :cause)
-        AND (:at_ns IS NULL OR (at_ns, trace_id, request_key) < (:at_ns, :trace_id, :request_key))
-    ORDER BY at_ns DESC, trace_id DESC, request_key DESC LIMIT :limit
-"""
-_OLDEST_TRACE: Final = """
-    SELECT received_ns, trace_id FROM traces
-    WHERE (has_abnormal_hop OR has_abnormal_verdict) = ? ORDER BY received_ns, trace_id LIMIT 1
-"""
-_OLDEST_VERDICT: Final = "SELECT judged_ns, id FROM verdicts ORDER BY judged_ns, trace_id, request_key LIMIT 1"
-_OLDEST_OF_TRACE: Final = "SELECT id FROM hops WHERE trace_id = ? ORDER BY id LIMIT ?"
-_FORGET_TRACE: Final = """
-    DELETE FROM traces WHERE trace_id = :trace_id AND NOT EXISTS (SELECT 1 FROM hops WHERE trace_id = :trace_id)
-"""
-_DELETE_HOPS: Final = (
-    "DELETE FROM hop_keys WHERE hop_id IN (SELECT value FROM json_each(?))",
-    "DELETE FROM hops WHERE id IN (SELECT value FROM json_each(?))",
-)
-_DELETE_VERDICTS: Final = (
-    "DELETE FROM verdict_keys WHERE verdict_id IN (SELECT value FROM json_each(?))",
-    "DELETE FROM verdicts WHERE id IN (SELECT value FROM json_each(?))",
-)
-
+log = logging.getLogger(__name__)
 
 _PLAIN: Final = (
     "trace_id", "request_id", "at_ns", "model", "status", "cause", "hop", "owner", "wait", "gap_s", "confidence",
@@ -129,6 +77,7 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._is_closed = False
+        self._unreadable: set[str] = set()
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             writer = self._write_connection()
@@ -144,6 +93,13 @@ class SqliteStore:
             raise
 
     def write(self, hops: Sequence[Hop], *, received_ns: int) -> tuple[bool, ...]:
+        with self._failing():
+            disk = shutil.disk_usage(self.path.parent)
+        reserve_bytes = _reserve_bytes(disk.total)
+        if disk.free < reserve_bytes:
+            raise StoreError(
+                f"{self.path}: the disk is nearly full: {disk.free} bytes free, {reserve_bytes} are kept free"
+            )
         encoded = [(hop, zlib.compress(encode_request([hop_to_span(hop)]), 1)) for hop in hops]
         with self._writing() as connection:
             are_new = tuple([_insert(connection, hop, body, received_ns) for hop, body in encoded])
@@ -154,16 +110,19 @@ class SqliteStore:
         with self._reading() as connection:
             found = _newest(connection, key_of(key))
             others: set[int] = set()
-            for (shared,) in connection.execute(_KEYS_OF_HOPS, (json.dumps(found),)).fetchall():
+            for (shared,) in connection.execute(statements.KEYS_OF_HOPS, (json.dumps(found),)).fetchall():
                 others.update(_newest(connection, shared))
             room = HOPS_PER_ANSWER - len(found)
             chosen = [*found, *sorted(others.difference(found), reverse=True)[:room]]
-            bodies = connection.execute(_BODIES, (json.dumps(chosen),)).fetchall()
-        return tuple(self._decode(number, body) for number, body in bodies)
+            bodies = connection.execute(statements.BODIES, (json.dumps(chosen),)).fetchall()
+        hops = (self._decode(span_id, body) for span_id, body in bodies)
+        return tuple(hop for hop in hops if hop is not None)
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
         with self._reading() as connection:
-            return tuple(request_id for (request_id,) in connection.execute(_LATEST_REQUESTS, (within_ns, limit)))
+            return tuple(
+                request_id for (request_id,) in connection.execute(statements.LATEST_REQUESTS, (within_ns, limit))
+            )
 
     def put_verdicts(self, rows: Sequence[VerdictRow], *, judged_ns: int) -> None:
         with self._writing() as connection:
@@ -172,50 +131,57 @@ class SqliteStore:
 
     def verdict_of(self, key: str) -> VerdictRow | None:
         with self._reading() as connection:
-            row = connection.execute(_VERDICT_OF_KEY, (key_of(key),)).fetchone()
-        return None if row is None else _row(row)
+            row = connection.execute(statements.VERDICT_OF_KEY, (key_of(key),)).fetchone()
+        return None if row is None else self._row(row)
 
     def stalls(self, query: StallQuery) -> tuple[VerdictRow, ...]:
         none = {"at_ns": None, "trace_id": None, "request_key": None}
         before = none if query.before is None else asdict(query.before)
         with self._reading() as connection:
-            rows = connection.execute(_STALLS, {**asdict(query), **before}).fetchall()
-        return tuple(map(_row, rows))
+            rows = connection.execute(statements.STALLS, {**asdict(query), **before}).fetchall()
+        found = map(self._row, rows)
+        return tuple(row for row in found if row is not None)
 
     def prune(self, now_ns: int, policy: RetentionPolicy) -> Pruned:
         with self._failing():
-            room_bytes = _size(self.path) + shutil.disk_usage(self.path.parent).free - RESERVE_BYTES
-        max_bytes = min(policy.max_bytes, max(0, room_bytes))
+            disk = shutil.disk_usage(self.path.parent)
+        max_bytes = min(policy.max_bytes, int(VOLUME_SHARE * disk.total) or policy.max_bytes)
+        room_bytes = _size(self.path) + disk.free - _reserve_bytes(disk.total)
         hops = verdicts = 0
         is_done = False
         with self._writing() as connection:
             while hops + verdicts < PRUNE_CHUNK and not is_done:
                 oldest = (
-                    connection.execute(_OLDEST_TRACE, (0,)).fetchone(),
-                    connection.execute(_OLDEST_TRACE, (1,)).fetchone(),
-                    connection.execute(_OLDEST_VERDICT).fetchone(),
+                    connection.execute(statements.OLDEST_TRACE, (0,)).fetchone(),
+                    connection.execute(statements.OLDEST_TRACE, (1,)).fetchone(),
+                    connection.execute(statements.OLDEST_VERDICT).fetchone(),
                 )
                 is_over_size = _used_bytes(connection) > max_bytes
                 kind = most_overdue([o and o[0] for o in oldest], now_ns, policy, is_over_size=is_over_size)
                 if kind is None:
                     is_done = True
                 elif kind == 2:
-                    _delete(connection, _DELETE_VERDICTS, [oldest[kind][1]])
+                    _delete(connection, statements.DELETE_VERDICTS, [oldest[kind][1]])
                     verdicts += 1
                 else:
                     hops += _delete_hops(connection, oldest[kind][1], limit=PRUNE_CHUNK - hops - verdicts)
         self._count(hops=-hops, verdicts=-verdicts)
-        return Pruned(hops, verdicts, is_done=is_done and not self._shrink(max_bytes))
+        return Pruned(hops, verdicts, is_done=is_done and not self._shrink(min(max_bytes, max(0, room_bytes))))
 
     def stats(self) -> Stats:
         with self._reading() as connection:
             used_bytes = _used_bytes(connection)
+        with self._failing():
+            disk = shutil.disk_usage(self.path.parent)
         return Stats(
             hops=self._hop_count,
             verdicts=self._verdict_count,
             used_bytes=used_bytes,
             file_bytes=_size(self.path),
             wal_bytes=_size(self.path.with_name(FILE_NAME + "-wal")),
+            unreadable=len(self._unreadable),
+            disk_free_bytes=disk.free,
+            disk_reserve_bytes=_reserve_bytes(disk.total),
         )
 
     def tidy(self) -> None:
@@ -266,6 +232,8 @@ class SqliteStore:
             raise StoreError(f"{self.path}: is closed")
         try:
             yield
+        except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
+            raise Unsupported(f"a value cannot be kept: {error}") from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}") from error
 
@@ -304,32 +272,46 @@ class SqliteStore:
             connection.executescript(f"PRAGMA incremental_vacuum({min(count, VACUUM_PAGES)})")
             return count > VACUUM_PAGES
 
-    def _decode(self, number: int, body: bytes) -> Hop:
+    def _decode(self, span_id: str, body: bytes) -> Hop | None:
         try:
             return span_to_hop(decode_request(zlib.decompress(body))[0])
         except (zlib.error, OtlpError, SpanError, IndexError) as error:
-            raise StoreError(f"{self.path}: hop {number} cannot be read: {error}") from error
+            self._is_unreadable("hop", span_id, error)
+            return None
+
+    def _row(self, columns: sqlite3.Row) -> VerdictRow | None:
+        try:
+            return _row(columns)
+        except (zlib.error, ValueError) as error:
+            self._is_unreadable("verdict", columns["request_id"], error)
+            return None
+
+    def _is_unreadable(self, kind: str, name: str, error: Exception) -> None:
+        """Say so once: one damaged record must not hide all others, nor fill the log."""
+        if name not in self._unreadable and len(self._unreadable) < UNREADABLE:
+            self._unreadable.add(name)
+            log.warning("record left out, it cannot be read", extra={"kind": kind, "id": name, "error": str(error)})
 
 
 def _insert(connection: sqlite3.Connection, hop: Hop, body: bytes, received_ns: int) -> bool:
     values = (hop.trace_id, hop.span_id, hop.request_id, received_ns, body)
-    cursor = connection.execute(_INSERT_HOP, values)
+    cursor = connection.execute(statements.INSERT_HOP, values)
     if cursor.rowcount == 0:
         return False
     keys = [(key, cursor.lastrowid) for key in keys_of(hop)]
     connection.executemany("INSERT INTO hop_keys (key, hop_id) VALUES (?, ?)", keys)
-    connection.execute(_UPSERT_TRACE, (hop.trace_id, received_ns, is_abnormal(hop)))
+    connection.execute(statements.UPSERT_TRACE, (hop.trace_id, received_ns, is_abnormal(hop)))
     return True
 
 
 def _newest(connection: sqlite3.Connection, key: str) -> list[int]:
-    return [number for (number,) in connection.execute(_NEWEST_OF_KEY, (key, HOPS_PER_ANSWER))]
+    return [number for (number,) in connection.execute(statements.NEWEST_OF_KEY, (key, HOPS_PER_ANSWER))]
 
 
 def _delete_hops(connection: sqlite3.Connection, trace_id: str, *, limit: int) -> int:
-    numbers = [number for (number,) in connection.execute(_OLDEST_OF_TRACE, (trace_id, limit))]
-    _delete(connection, _DELETE_HOPS, numbers)
-    connection.execute(_FORGET_TRACE, {"trace_id": trace_id})
+    numbers = [number for (number,) in connection.execute(statements.OLDEST_OF_TRACE, (trace_id, limit))]
+    _delete(connection, statements.DELETE_HOPS, numbers)
+    connection.execute(statements.FORGET_TRACE, {"trace_id": trace_id})
     return len(numbers)
 
 
@@ -342,16 +324,16 @@ def _put(connection: sqlite3.Connection, row: VerdictRow, judged_ns: int) -> int
     """Put one verdict in place of those about the same request; how many these were."""
     traces = json.dumps([row.trace_id, *row.trace_ids])
     requests = json.dumps([key_of(text) for text in (row.request_id, *row.request_ids)])
-    replaced = [number for (number,) in connection.execute(_REPLACED, (traces, requests))]
-    _delete(connection, _DELETE_VERDICTS, replaced)
+    replaced = [number for (number,) in connection.execute(statements.REPLACED, (traces, requests))]
+    _delete(connection, statements.DELETE_VERDICTS, replaced)
     plain = {name: getattr(row, name) for name in _PLAIN}
     ids = json.dumps([row.trace_ids, row.request_ids])
     made = {"ids": ids, "answer": zlib.compress(row.answer_json, 1)}
     values = {**plain, **made, "request_key": key_of(row.request_id), "judged_ns": judged_ns}
-    cursor = connection.execute(_INSERT_VERDICT, values)
+    cursor = connection.execute(statements.INSERT_VERDICT, values)
     keys = [(key, cursor.lastrowid) for key in sorted(row.keys)]
     connection.executemany("INSERT INTO verdict_keys (key, verdict_id) VALUES (?, ?)", keys)
-    connection.execute(_MARK_TRACES, (traces,))
+    connection.execute(statements.MARK_TRACES, (traces,))
     return len(replaced)
 
 
@@ -371,6 +353,11 @@ def _used_bytes(connection: sqlite3.Connection) -> int:
 
 def _number(connection: sqlite3.Connection, statement: str) -> int:
     return int(connection.execute(statement).fetchone()[0])
+
+
+def _reserve_bytes(total_bytes: int) -> int:
+    """What is left free of a volume."""
+    return min(RESERVE_BYTES, int(RESERVE_SHARE * total_bytes))
 
 
 def _size(path: Path) -> int:

@@ -104,15 +104,24 @@ class AsyncStore:
         while self._tickets and weight + self._tickets[0].weight <= COMMIT_EVENTS:
             tickets.append(self._tickets.popleft())
             weight += tickets[-1].weight
+        error = self._commit_all(tickets)
+        if error is None or isinstance(error, StoreError) or len(tickets) == 1:
+            for ticket in tickets:
+                ticket.error = error
+            return
+        for ticket in tickets:  # it is the hops, not the store: whose they are finds out, and nobody else
+            ticket.error = self._commit_all([ticket])
+
+    def _commit_all(self, tickets: Sequence[_Ticket]) -> Exception | None:
+        """Write the hops of all in one commit. Whatever goes wrong is returned, because others wait for it too."""
         hops = [hop for ticket in tickets for hop in ticket.hops]
         try:
             are_new = iter(self.store.write(hops, received_ns=tickets[-1].received_ns))
-        except Exception as error:  # noqa: BLE001  # whatever it is, everyone whose hops it concerns is told
-            for ticket in tickets:
-                ticket.error = error
-        else:
-            for ticket in tickets:
-                ticket.new_count = sum(islice(are_new, len(ticket.hops)))
+        except Exception as error:  # noqa: BLE001  # whoever waits is told
+            return error
+        for ticket in tickets:
+            ticket.new_count = sum(islice(are_new, len(ticket.hops)))
+        return None
 
     def _close(self) -> None:
         self._writer.shutdown()

@@ -283,6 +283,9 @@ def _run(parser: argparse.ArgumentParser, args: argparse.Namespace, command: _Co
         version = f"the collector at {collector} and this gapline are of different versions; --json shows all of it"
         _complain(command, f"the answer cannot be shown: {error}; {version}")
         return UNREADABLE
+    except RecursionError:
+        _complain(command, f"the answer of {collector} is nested too deeply to be shown")
+        return UNREADABLE
     except KeyboardInterrupt:
         return INTERRUPTED
     _print(text)

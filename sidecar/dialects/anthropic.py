@@ -58,7 +58,7 @@ def _read_start(block: Object) -> Reading:
     text = block.get("text")
     if isinstance(text, str) and text:  # normally empty, but servers that imitate the API send the first piece here
         return reading_of(EventClass.CONTENT, visible_chars(text))
-    return reading_of(EventClass.TOOL if block.get("type") in _TOOL_BLOCKS else EventClass.CONTROL)
+    return reading_of(EventClass.TOOL if str(block.get("type")) in _TOOL_BLOCKS else EventClass.CONTROL)
 
 
 def _object(chunk: Object, key: str) -> Object:

@@ -18,13 +18,14 @@ import orjson
 from otel.hop import EventClass
 from sidecar.events import Event, Reading
 
-NAME_CHARS: Final = 200
+NAME_CHARS: Final = 128
 """Longest model name or response id taken over: the longest real ones are paths and digests of some 100."""
 READINGS: Final = 2_048
 """Readings kept to be given again, about 300 bytes each: the streams of one sidecar times the lengths of a piece."""
 
 Object = dict[str, Any]
 
+_NAME: Final = re.compile(rf"[!-~]{{1,{NAME_CHARS}}}\Z")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _HIGH_HALF: Final = re.compile(r"[\ud800-\udbff]")
 
@@ -95,9 +96,8 @@ def _reading(event_class: EventClass, chars: int, model: str | None, response_id
 
 
 def _name(value: object) -> str | None:
-    if isinstance(value, str) and 0 < len(value) <= NAME_CHARS and value.isascii() and value.isprintable():
-        return value
-    return None
+    """A name, and never a sentence: printable ASCII without blanks."""
+    return value if isinstance(value, str) and _NAME.match(value) else None
 
 
 def _token(value: object) -> str | None:

@@ -66,14 +66,14 @@ def _text(value: object) -> str:
         return value
     if not isinstance(value, list):
         return ""
-    parts = [part.get("text") for part in value if isinstance(part, dict) and part.get("type") not in _THOUGHTS]
+    parts = [part.get("text") for part in value if isinstance(part, dict) and str(part.get("type")) not in _THOUGHTS]
     return "".join(text for text in parts if isinstance(text, str))
 
 
 def _is_thought(delta: Object) -> bool:
     content = delta.get("content")
     parts = content if isinstance(content, list) else []
-    has_part = any(isinstance(part, dict) and part.get("type") in _THOUGHTS for part in parts)
+    has_part = any(isinstance(part, dict) and str(part.get("type")) in _THOUGHTS for part in parts)
     return bool(delta.get("reasoning_content") or delta.get("reasoning")) or has_part
 
 

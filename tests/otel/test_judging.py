@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from otel.findings import Cause, Policy, Status
 from otel.hop import Ending, Hop
-from otel.judging import RETRY_NS, Clock, Judge, Rules, is_abnormal, of_request, row_of
+from otel.judging import READ_TRIES, RETRY_NS, Clock, Judge, Rules, is_abnormal, row_of
 from otel.settling import Settling
 from otel.store.base import SECOND_NS, StallQuery, StoreError
 from otel.store.memory import MemoryStore
 from otel.store.threads import AsyncStore
-from tests.support.builders import a_hop
+from tests.support.builders import a_hop, a_timeline
 from tests.support.chain import GATEWAY, PROXY, WORKER, Chain, run, shifted
 
 S = SECOND_NS
@@ -173,6 +171,96 @@ async def test_an_expected_hop_without_a_record_is_missing():
     await bench.store.close()
 
 
+async def test_while_an_expected_hop_is_absent_a_verdict_is_final_only_after_long():
+    bench = Bench(expected_path=(WORKER, PROXY, GATEWAY))
+    worker, proxy, _ = run(Chain())
+    await bench.receive(worker, proxy)
+    finals = []
+    for _ in range(7):
+        case = await bench.store.read(bench.judge.examine, "req-1")
+        assert case is not None
+        finals.append(case.answer["verdict_final"])
+        await bench.after(10)
+
+    assert finals == [False] * 6 + [True]
+    await bench.store.close()
+
+
+async def test_nothing_is_final_at_once_after_a_restart():
+    memory = MemoryStore()
+    memory.write(run(Chain()), received_ns=0)
+    bench = Bench(memory)
+    await bench.judge.recover()
+    early = await bench.store.read(bench.judge.examine, "req-1")
+    await bench.after(10)
+    late = await bench.store.read(bench.judge.examine, "req-1")
+
+    assert early is not None
+    assert late is not None
+    assert (early.answer["verdict_final"], late.answer["verdict_final"]) == (False, True)
+    await bench.store.close()
+
+
+# ------------------------------------------------------------------------- several requests under one id
+
+
+def again(hops: list[Hop], *, after_s: float) -> list[Hop]:
+    """The same id sent once more, so much later."""
+    moved = []
+    for hop in hops:
+        anchor = replace(
+            hop.anchor,
+            wall_ns=hop.anchor.wall_ns + round(after_s * S),
+            monotonic_ns=hop.anchor.monotonic_ns + round(after_s * S),
+        )
+        moved.append(replace(hop, anchor=anchor, span_id=f"{int(hop.span_id, 16) ^ round(after_s * 1e6):016x}"))
+    return moved
+
+
+@pytest.mark.parametrize("after_s", [60.0, 0.5, -60.0])
+async def test_of_several_requests_under_one_id_the_worst_is_told(bench: Bench, after_s: float):
+    long = run(STALLED)
+    short = again(run(Chain(stalls=((PROXY, 30, 1 * S),))), after_s=after_s)
+    await bench.receive(*long, *short)
+    await bench.after(3)
+
+    row = bench.memory.verdict_of("req-1")
+    assert row is not None
+    assert (row.cause, row.hop) == ("app_stall", PROXY)
+    assert row.gap_s == pytest.approx(3.0, abs=0.1)
+    assert orjson.loads(row.answer_json)["evidence"]["requests"] == 2
+
+
+async def test_a_named_one_is_worse_than_a_healthy_one_that_comes_after(bench: Bench):
+    await bench.receive(*run(STALLED), *again(run(Chain()), after_s=60))
+    case = await bench.store.read(bench.judge.examine, "req-1")
+
+    assert case is not None
+    assert (case.answer["status"], case.answer["evidence"]["requests"]) == ("named", 2)
+
+
+async def test_who_asks_by_the_trace_hears_of_its_worst_request(bench: Bench):
+    stalled = run(STALLED)
+    healthy = [replace(hop, trace_id=stalled[0].trace_id) for hop in run(Chain(request_id="req-2"))]
+    await bench.receive(*healthy, *stalled)
+    case = await bench.store.read(bench.judge.examine, stalled[0].trace_id)
+
+    assert case is not None
+    assert (case.answer["request_id"], case.answer["cause"]) == ("req-1", "app_stall")
+    assert (len(case.answer["hops"]), case.answer["evidence"]["requests"]) == (3, 2)
+
+
+async def test_another_request_of_the_trace_does_not_stand_in_for_a_missing_record(bench: Bench):
+    slow = run(Chain(slow_first=((PROXY, 3 * S),)))
+    fine = [replace(hop, trace_id=slow[0].trace_id) for hop in run(Chain(request_id="req-2"))]
+    await bench.receive(*slow, fine[0], fine[2])
+    case = await bench.store.read(bench.judge.examine, "req-2")
+
+    assert case is not None
+    assert [hop["hop"] for hop in case.answer["hops"]] == [WORKER, GATEWAY]
+    assert case.answer["status"] == "healthy"
+
+
 async def test_after_a_restart_the_last_requests_are_judged():
     memory = MemoryStore()
     memory.write(run(STALLED), received_ns=1_000 * S)
@@ -231,6 +319,68 @@ async def test_a_request_that_cannot_be_judged_costs_no_other_its_verdict(caplog
     await bench.store.close()
 
 
+ABSURD = a_hop(request_id="absurd", timeline=replace(a_timeline(), quantum=1 << 70))
+
+
+async def test_an_answer_that_cannot_be_written_down_costs_no_other_its_verdict(caplog: pytest.LogCaptureFixture):
+    bench = Bench()
+    await bench.receive(ABSURD, *run(STALLED))
+    assert await bench.after(3) == 2
+    assert bench.judge.failures == 1
+    assert bench.memory.verdict_of("req-1") is not None
+    assert [record.message for record in caplog.records] == ["request not judged"]
+
+    assert await bench.after(600) == 0, "it is not tried again"
+    await bench.judge.recover()
+    assert await bench.after(0) == 2, "not even a restart ends in failure"
+    assert bench.judge.failures == 2
+    await bench.store.close()
+
+
+class ChoosyStore(MemoryStore):
+    """Cannot keep the verdict on one request, and cannot learn why."""
+
+    def put_verdicts(self, rows, *, judged_ns):
+        if any(row.request_id == "bad" for row in rows):
+            raise OverflowError
+        super().put_verdicts(rows, judged_ns=judged_ns)
+
+
+async def test_a_verdict_that_cannot_be_kept_costs_no_other_its_place(caplog: pytest.LogCaptureFixture):
+    bench = Bench(ChoosyStore())
+    await bench.receive(a_hop(request_id="bad"), *run(STALLED))
+    await bench.after(3)
+
+    assert bench.judge.failures == 1
+    assert bench.memory.verdict_of("req-1") is not None
+    assert await bench.after(600) == 0
+    await bench.store.close()
+
+
+class UnreadableStore(MemoryStore):
+    """Fails to read one request, for ever."""
+
+    def hops_of(self, key):
+        if key == "bad":
+            raise StoreError("database disk image is malformed")
+        return super().hops_of(key)
+
+
+async def test_a_request_that_cannot_be_read_is_given_up_and_costs_no_other_its_verdict(
+    caplog: pytest.LogCaptureFixture,
+):
+    bench = Bench(UnreadableStore())
+    await bench.receive(a_hop(request_id="bad"), *run(STALLED))
+    await bench.after(3)
+    assert bench.memory.verdict_of("req-1") is not None
+    assert bench.judge.failures == 0
+
+    tries = [await bench.after(RETRY_NS / S) for _ in range(READ_TRIES + 3)]
+    assert sum(tries) == READ_TRIES - 1
+    assert bench.judge.failures == 1
+    await bench.store.close()
+
+
 async def test_the_loop_judges_by_itself():
     bench = Bench()
     async with asyncio.timeout(5):
@@ -246,19 +396,6 @@ async def test_the_loop_judges_by_itself():
 
 
 # -------------------------------------------------------------------------------- pure parts
-
-
-def test_a_hop_found_through_the_trace_counts_where_no_direct_one_stands():
-    mine, theirs = (a_hop("gateway", request_id=name, trace_id="1" * 32) for name in ("mine", "theirs"))
-    worker = a_hop("model-worker", request_id="made-up", trace_id="1" * 32)
-
-    assert of_request((theirs, mine, worker), "MINE") == (mine, worker)
-    assert of_request((theirs, mine, worker), "1" * 32) == (theirs, mine, worker)
-
-
-@given(st.permutations(run(STALLED)))
-def test_of_request_keeps_all_hops_of_a_request_that_is_alone(hops: list[Hop]):
-    assert sorted(of_request(hops, "req-1"), key=lambda hop: hop.span_id) == sorted(hops, key=lambda hop: hop.span_id)
 
 
 @pytest.mark.parametrize("hop", [WORKER, PROXY, GATEWAY])

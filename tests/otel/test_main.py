@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from otel.__main__ import main
+from otel.__main__ import LOCK_NAME, main
 from otel.otlp import decode_response, encode_request, encode_request_json
 from otel.span import hop_to_span
 from otel.store.sqlite import FILE_NAME, SqliteStore
@@ -105,6 +105,9 @@ def test_from_spans_to_the_verdict(tmp_path: Path):
         assert 'gapline_collector_spans_total{result="stored"} 3' in metrics
         assert 'gapline_collector_verdicts_total{status="named",cause="app_stall"} 1' in metrics
         assert "gapline_collector_store_hops 3" in metrics
+        assert "gapline_collector_store_refusing 0" in metrics
+        assert "gapline_collector_store_unreadable_total 0" in metrics
+        assert "gapline_collector_store_disk_free_bytes " in metrics
         assert "gapline_collector_build_info{version=" in metrics
 
 
@@ -125,13 +128,13 @@ def test_grpc_protobuf_and_json_reach_the_same_store(tmp_path: Path):
 
 @pytest.mark.e2e
 def test_it_ends_cleanly_and_begins_where_it_ended(tmp_path: Path):
-    with collector(tmp_path, "--settle", "1h") as process:
+    with collector(tmp_path, "--settle", "1h", "--final-after", "1h") as process:
         process.post(BODY)
         code, log = process.stop()
         assert code == 0
         assert [line.split(" ")[2] for line in log.splitlines()] == ["listening", "stopping", "verdict", "stopped"]
         assert not (tmp_path / "ports.json").exists()
-        assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [FILE_NAME]
+        assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [FILE_NAME, LOCK_NAME]
 
     store = SqliteStore(tmp_path / "data")
     row = store.verdict_of("req-1")
@@ -148,12 +151,12 @@ def test_it_ends_cleanly_and_begins_where_it_ended(tmp_path: Path):
 
 @pytest.mark.e2e
 def test_killed_it_has_everything_acknowledged_and_judges_it_after_the_next_start(tmp_path: Path):
-    with collector(tmp_path, "--settle", "1h") as process:
+    with collector(tmp_path, "--settle", "1h", "--final-after", "1h") as process:
         process.post(BODY)
         process.stop(signal.SIGKILL)
         (tmp_path / "ports.json").unlink()
 
-    with collector(tmp_path, "--settle", "1h") as process:
+    with collector(tmp_path, "--settle", "1h", "--final-after", "1h") as process:
         deadline = time.monotonic() + 10
         while not process.get("/v1/stalls")["stalls"]:
             assert time.monotonic() < deadline, "not judged after 10 s"
@@ -182,6 +185,28 @@ def test_an_address_in_use_is_an_error_that_names_it(tmp_path: Path):
             assert ended.returncode == 1
             assert f"{listener}: '{address}'" in ended.stderr
             assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.e2e
+def test_a_second_collector_on_the_same_directory_does_not_start(tmp_path: Path):
+    with collector(tmp_path) as process:
+        ended = finished("--data", str(tmp_path / "data"), *LOCAL)
+        assert ended.returncode == 1
+        assert f"--data: {tmp_path / 'data'} is in use by another collector" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert process.get("/readyz") == {"status": "ok"}
+        process.stop(signal.SIGKILL)
+        (tmp_path / "ports.json").unlink()
+    with collector(tmp_path) as process:
+        assert process.get("/readyz") == {"status": "ok"}
+
+
+@pytest.mark.e2e
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path):
+    (tmp_path / "file").touch()
+    ended = finished("--data", str(tmp_path / "file"), *LOCAL)
+    assert ended.returncode == 1
+    assert f"--data: {tmp_path / 'file'} cannot be used: File exists" in ended.stderr
 
 
 @pytest.mark.e2e

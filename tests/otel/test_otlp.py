@@ -265,6 +265,29 @@ class TestProtobuf:
         with pytest.raises(OtlpError, match="more than 3 spans"):
             decode_request(encode_request([A_SPAN] * 4))
 
+    @pytest.mark.parametrize("tag", [b"\x0a", b"\x0a\x02\x12", b"\x0a\x04\x12\x02\x12", b"\x10"])
+    def test_a_body_that_grows_beyond_measure_is_refused_before_it_is_parsed(self, monkeypatch, tag):
+        unit = tag + b"\x00"  # an empty message on each level, and a number that nobody knows
+        monkeypatch.setattr(otlp, "FIELDS_PER_REQUEST", 60)
+        assert len(decode_request(unit * 20)) == (20 if len(tag) == 5 else 0)
+        monkeypatch.setattr(otlp, "_parsed", None)
+        with pytest.raises(OtlpError, match="spans"):
+            decode_request(unit * 61)
+
+    def test_json_that_grows_beyond_measure_is_refused_before_it_is_parsed(self, monkeypatch):
+        monkeypatch.setattr(otlp, "OBJECTS_PER_REQUEST", 10)
+        with pytest.raises(OtlpError, match="more than 10 JSON objects"):
+            decode_request_json(b'{"resourceSpans":[' + b"{}," * 10)
+
+    @given(spans=st.lists(SPANS, max_size=5))
+    def test_spans_are_counted_without_parsing(self, spans):
+        body = encode_request(spans)
+        assert len(spans) <= len(list(otlp._fields(body, 0, len(body)))) <= 5 * len(spans)
+
+    @given(st.binary(max_size=60))
+    def test_the_count_ends_whatever_the_body(self, body):
+        assert len(list(otlp._fields(body, 0, len(body)))) <= len(body)
+
 
 @pytest.mark.parametrize(
     ("change", "rule"),

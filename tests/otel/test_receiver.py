@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import zlib
@@ -20,9 +21,10 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel import receiver as module
+from otel.grain import LEFT_OUT
 from otel.otlp import decode_response, encode_request, encode_request_json
 from otel.receiver import Receiver, TryLaterError, http_runner
-from otel.span import Span, hop_to_span
+from otel.span import Span, hop_to_span, without_timeline
 from tests.support.builders import a_chain, a_hop, a_timeline
 from tests.support.peers import readable
 from tests.support.stores import TROUBLES, TroubledStore
@@ -116,6 +118,36 @@ class TestBothEncodings:
         assert server.receiver.counters.refused_requests == 1
 
 
+@pytest.mark.parametrize("content_type", [PROTOBUF, JSON])
+async def test_a_hop_whose_timeline_was_left_out_is_kept_without_it(server, content_type):
+    sent = ENCODE[content_type](map(without_timeline, SPANS))
+    status, body, _ = await server.post(sent, content_type=content_type)
+    assert (status, decode_response(body, as_json=content_type == JSON)) == (200, (0, ""))
+    assert server.store.hops == [replace(hop, timeline=LEFT_OUT) for hop in CHAIN]
+
+
+async def test_a_few_kilobytes_that_unfold_to_millions_of_stamps_are_refused(server):
+    count = 3_000_000
+    payload = b"\x01\x00\x01\x01" + bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14 & 0x7F | 0x80, 1])
+    payload += b"\x10" * count + bytes(3)
+    parts = {"bytes": len(payload), "crc32": zlib.crc32(payload), "events": count, "parts": 1}
+    parts["part.00"] = base64.b64encode(payload).decode()
+    events = [
+        replace(event, attributes={**event.attributes, **{f"gapline.timeline.{name}": parts[name] for name in parts}})
+        if event.name == "gapline.timeline"
+        else event
+        for event in SPANS[0].events
+    ]
+    body = gzip.compress(encode_request([replace(SPANS[0], events=tuple(events))]))
+    status, answer, _ = await server.post(body, Content_Encoding="gzip")
+    assert len(body) < 10_000
+    assert (status, server.store.hops) == (200, [])
+    assert decode_response(answer, as_json=False) == (
+        1,
+        "1 × gapline.timeline: the 1 parts have 4000016 characters, more than 900000",
+    )
+
+
 async def test_a_duplicate_is_no_new_hop_and_no_rejection(server):
     assert (await server.post(encode_request(SPANS)))[0] == 200
     status, body, _ = await server.post(encode_request([*SPANS, SPANS[0]]))
@@ -194,6 +226,67 @@ class TestSizes:
         monkeypatch.setattr(module, "HELD_BYTES", 10)
         assert (await server.post(encode_request(SPANS)))[0] == 503
         assert server.receiver.counters.failed_requests == 1
+
+    async def test_what_has_come_in_of_a_body_is_held_already(self, server, monkeypatch):
+        monkeypatch.setattr(module, "HELD_BYTES", 3_000)
+        host, port = server.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n")
+        writer.write(b"Content-Length: 100000\r\n\r\n" + b"\x00" * 2_900)
+        await writer.drain()
+        async with asyncio.timeout(5):
+            while server.receiver._room._taken_bytes < 2_900:
+                await asyncio.sleep(0.01)
+        assert (await server.post(encode_request(SPANS)[:1_000]))[0] == 503
+        assert server.receiver.counters.failed_requests == 1
+
+        writer.close()
+        async with asyncio.timeout(5):
+            while server.receiver._room._taken_bytes:
+                await asyncio.sleep(0.01)
+        assert (await server.post(encode_request(SPANS[:1])))[0] == 200
+
+    @pytest.mark.parametrize("size", [500, 5_000_000])
+    async def test_what_a_body_is_inflated_to_is_held_while_it_is(self, server, monkeypatch, size):
+        monkeypatch.setattr(module, "HELD_BYTES", size // 2)
+        assert (await server.post(gzip.compress(b"\x00" * size), Content_Encoding="gzip"))[0] == 503
+        assert server.receiver._room._taken_bytes == 0
+
+    async def test_a_body_that_does_not_come_in_is_not_waited_for(self, server, monkeypatch):
+        monkeypatch.setattr(module, "BODY_S", 0.05)
+
+        async def endless():
+            yield b"\x00"
+            await asyncio.sleep(5)
+
+        async with asyncio.timeout(4):
+            assert (await server.post(endless()))[0] == 503
+        assert server.receiver._room._taken_bytes == 0
+
+    async def test_gzip_of_countless_members_is_a_bad_request(self, server):
+        body = gzip.compress(b"") * (module.GZIP_MEMBERS + 1)
+        assert (await server.post(body, Content_Encoding="gzip"))[0] == 400
+
+    @pytest.mark.parametrize("events", [1, 6, 11, 1_000])
+    async def test_a_large_request_is_unpacked_and_kept_in_portions(self, server, monkeypatch, events):
+        monkeypatch.setattr(module, "PORTION_EVENTS", events)
+        hops = [a_hop(request_id=f"r{i}") for i in range(5)]
+        sent = [FOREIGN, *map(hop_to_span, hops), hop_to_span(hops[0]), NEWER]
+        status, body, _ = await server.post(encode_request(sent))
+        assert (status, decode_response(body, as_json=False)[0]) == (200, 2)
+        assert server.store.hops == hops
+        counters = server.receiver.counters
+        assert (counters.spans, counters.stored, counters.duplicate, counters.foreign) == (8, 5, 1, 1)
+
+    async def test_what_was_kept_before_the_store_failed_is_a_duplicate_the_next_time(self, server, monkeypatch):
+        monkeypatch.setattr(module, "PORTION_EVENTS", 1)
+        server.store.script = ["ok", "ok", "later"]
+        sent = encode_request(SPANS)
+        assert (await server.post(sent))[0] == 503
+        assert (await server.post(sent))[0] == 200
+        assert server.store.hops == list(CHAIN)
+        counters = server.receiver.counters
+        assert (counters.spans, counters.stored, counters.duplicate) == (3, 1, 2)
 
     async def test_a_sender_that_leaves_in_mid_body_changes_nothing(self, server):
         host, port = server.url.removeprefix("http://").split(":")

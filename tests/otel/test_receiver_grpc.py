@@ -10,6 +10,8 @@ import pytest
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from otel import receiver as receiver_module
+from otel import receiver_grpc as module
 from otel.otlp import decode_response, encode_request
 from otel.receiver import Receiver
 from otel.receiver_grpc import MESSAGE_BYTES, grpc_server
@@ -90,6 +92,39 @@ async def test_requests_past_the_limit_are_refused_by_grpc(server):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await server.export(b"\x00" * (MESSAGE_BYTES + 1))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_message_waits_for_its_turn_on_the_wire(server, monkeypatch):
+    is_free = asyncio.Event()
+    plain = server.store.write
+
+    async def slow(hops):
+        await is_free.wait()
+        return await plain(hops)
+
+    server.receiver._write = slow
+    monkeypatch.setattr(receiver_module, "HELD_BYTES", 3 * (2 << 20))
+    body = encode_request([hop_to_span(a_hop(request_id=f"r{i}")) for i in range(1_300)])
+    assert 1.5 * len(body) > (2 << 20)
+    async with asyncio.timeout(20):
+        sent = [asyncio.ensure_future(server.export(body)) for _ in range(8)]
+        done: set[asyncio.Future[bytes]] = set()
+        while len(done) < 4:
+            done, _ = await asyncio.wait(sent, timeout=0.05)
+        assert {future.exception().code() for future in done} == {grpc.StatusCode.UNAVAILABLE}
+        assert server.receiver._room._taken_bytes <= receiver_module.HELD_BYTES
+        is_free.set()
+        await asyncio.wait(sent)
+    assert server.receiver._room._taken_bytes == 0
+
+
+async def test_a_message_that_does_not_come_is_not_waited_for(server, monkeypatch):
+    monkeypatch.setattr(module, "BODY_S", 0.05)
+    async with asyncio.timeout(5), grpc.aio.insecure_channel(server.target) as channel:
+        call = channel.stream_unary(EXPORT)()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize("metadata", [{}, {"authorization": "Bearer wrong"}, {"token": "s3cret"}])

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,8 +93,38 @@ def test_a_verdict_is_final_when_no_hop_has_come_in_for_long_under_any_of_the_ke
     assert waiting.is_final(["a", "b"], 14 * S)
 
 
-def test_what_came_in_before_a_restart_is_final():
-    assert settling().is_final(["a"], 0)
+def test_where_a_hop_is_absent_it_takes_longer():
+    waiting = settling()
+    waiting.arrived("a", 4 * S)
+
+    assert not waiting.is_final(["a"], 64 * S - 1, is_complete=False)
+    assert waiting.is_final(["a"], 64 * S, is_complete=False)
+
+
+@pytest.mark.parametrize(("is_complete", "after_s"), [(True, 10), (False, 60)])
+def test_what_came_in_before_a_restart_is_final_when_exporters_had_their_time(is_complete: bool, after_s: int):
+    waiting = Settling(settle_ns=2 * S, final_ns=10 * S, start_ns=100 * S)
+
+    assert not waiting.is_final(["a"], (100 + after_s) * S - 1, is_complete=is_complete)
+    assert waiting.is_final(["a"], (100 + after_s) * S, is_complete=is_complete)
+
+
+def test_what_was_forgotten_for_want_of_room_is_not_final_too_early():
+    waiting = settling(limit=2)
+    for second, key in enumerate("abc"):
+        waiting.arrived(key, (30 + second) * S)
+
+    assert not waiting.is_final(["a"], 40 * S - 1)
+    assert waiting.is_final(["a"], 40 * S)
+
+
+def test_what_is_remembered_for_finality_is_let_go_when_it_serves_no_more():
+    waiting = settling()
+    waiting.arrived("a", 0)
+    waiting.arrived("b", 61 * S)
+
+    assert list(waiting._last_ns) == ["b"]
+    assert waiting.is_final(["a"], 61 * S, is_complete=False)
 
 
 @given(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from otel import otlp, schema
+from otel.grain import LEFT_OUT
 from otel.hop import Ending, EventClass, State
 from otel.span import (
     CLIENT,
@@ -298,12 +301,26 @@ class TestTimelineEvent:
         with pytest.raises(SpanError, match=r"^gapline.timeline: 300000000 ns is not a whole"):
             hop_to_span(a_hop(timeline=raw))
 
+    @pytest.mark.parametrize("hop", EXAMPLES.values(), ids=EXAMPLES)
+    def test_without_it_all_else_of_the_hop_is_the_same(self, hop):
+        assert span_to_hop(without_timeline(hop_to_span(hop))) == replace(hop, timeline=LEFT_OUT)
+
     def test_one_left_out_for_its_size_is_said_to_be(self):
         small = without_timeline(self.LONG)
         assert small.attributes == self.LONG.attributes
         assert not [name for name in event_of(small, schema.TIMELINE_EVENT).attributes if "part." in name]
-        with pytest.raises(SpanError, match=r"^gapline.timeline.left_out: "):
-            span_to_hop(small)
+        assert event_of(small, schema.TIMELINE_EVENT).attributes["gapline.timeline.left_out"] is True
+
+    def test_one_that_claims_to_be_left_out_in_another_way_is_refused(self):
+        with pytest.raises(SpanError, match=r"^gapline.timeline.left_out: 1 is not true or false$"):
+            span_to_hop(with_timeline(HEALTHY, left_out=1))
+
+    def test_a_number_past_the_limits_is_refused(self):
+        payload = bytes.fromhex("01 00 01 80 80 80 80 80 80 80 80 80 01") + bytes(4)
+        packed = {"bytes": len(payload), "crc32": zlib.crc32(payload), "events": 0}
+        part = base64.b64encode(payload).decode()
+        with pytest.raises(SpanError, match=r"^gapline.timeline: byte \d+: number is not below 2\*\*53$"):
+            span_to_hop(with_timeline(HEALTHY, **packed, part__00=part))
 
 
 @pytest.mark.parametrize("state", State)

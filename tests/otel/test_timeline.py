@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from otel.hop import EventClass, Stamp, Timeline
-from otel.timeline import (
-    EXACT_UNIT_NS,
-    NOISE_NS,
-    PART_CHARS,
-    QUANTUM,
-    UNIT_NS,
-    Packed,
-    TimelineError,
-    decode,
-    encode,
-    pack,
-    quantised,
-    thinned,
-    unpack,
-)
+from otel import timeline as module
+from otel.grain import EXACT_UNIT_NS, QUANTUM, UNIT_NS, thinned
+from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp, Timeline
+from otel.timeline import LIMIT, PART_CHARS, ROWS, Packed, TimelineError, decode, encode, pack, unpack
+from sidecar.stamper import LIMIT_COUNT
 from tests.support import vectors
-from tests.support.builders import a_timeline, raw_timelines, timelines
+from tests.support.builders import a_timeline, timelines
 from tests.support.golden import golden
 
 LONG = a_timeline([0.3 + 0.021 * i for i in range(2_000)], chars=5)
@@ -61,12 +51,19 @@ def test_a_payload_with_one_byte_changed_is_refused_or_another_timeline(timeline
         return
 
 
-@given(st.lists(st.integers(0, 63), min_size=1, max_size=8), st.integers(0, 4))
+def spelled(number: int) -> bytes:
+    """An unsigned LEB128, written down once more."""
+    septets = [number >> shift & 0x7F for shift in range(0, max(1, number.bit_length()), 7)]
+    return bytes([*(septet | 0x80 for septet in septets[:-1]), septets[-1]])
+
+
+@given(st.lists(st.integers(0, 52), min_size=1, max_size=8), st.integers(0, 4))
 def test_a_number_has_one_spelling(bits, padding):
     number = sum(1 << bit for bit in set(bits))
-    spelled = encode(Timeline(unit_ns=number, quantum=1))
-    longer = bytes((*spelled[:-6], spelled[-6] | 0x80, *([0x80] * padding), 0, *spelled[-5:]))
-    assert decode(spelled).unit_ns == number
+    payload = encode(Timeline(unit_ns=number, quantum=1))
+    assert payload == b"\x01\x00" + spelled(number) + b"\x01\x00\x00\x00\x00"
+    assert decode(payload).unit_ns == number
+    longer = bytes((*payload[:-6], payload[-6] | 0x80, *([0x80] * padding), 0, *payload[-5:]))
     with pytest.raises(TimelineError):
         decode(longer)
 
@@ -122,64 +119,155 @@ class TestParts:
             unpack(Packed(("!",), payload_bytes=0, crc32=0, row_count=0))
 
 
-class TestQuantised:
-    @given(raw_timelines())
-    def test_rounds_down_by_less_than_a_unit_and_errors_never_add_up(self, raw):
-        for before, after in zip(raw.stamps, quantised(raw).stamps, strict=True):
-            assert 0 <= before.arrived_ns - after.arrived_ns < UNIT_NS
-            assert 0 <= before.position - after.position < QUANTUM
-
-    @given(raw_timelines(), st.sampled_from(((UNIT_NS, QUANTUM), (EXACT_UNIT_NS, 1))))
-    def test_twice_is_once(self, raw, grain):
-        unit_ns, quantum = grain
-        once = quantised(raw, unit_ns=unit_ns, quantum=quantum)
-        assert quantised(once, unit_ns=unit_ns, quantum=quantum) == once
-
-    @given(raw_timelines())
-    def test_keeps_positions_exact_beside_every_gap(self, raw):
-        stamps = quantised(raw).stamps
-        for i in range(1, len(stamps)):
-            if stamps[i].arrived_ns - stamps[i - 1].arrived_ns >= NOISE_NS:
-                assert [s.position for s in stamps[i - 1 : i + 1]] == [s.position for s in raw.stamps[i - 1 : i + 1]]
-                assert stamps[i - 1].is_exact
-                assert stamps[i].is_exact
-
-    def test_steps_of_positions_hide_which_token_it_was(self):
-        timeline = a_timeline([0.30, 0.32, 0.34, 0.36], chars=[5, 6, 30, 7])
-        assert [s.position for s in timeline.stamps] == [5, 0, 32, 32]
-
-    @given(raw_timelines())
-    def test_can_be_encoded_always(self, raw):
-        assert decode(encode(quantised(raw))) == quantised(raw)
-
-
-class TestThinned:
-    @given(timelines())
-    def test_keeps_both_sides_of_every_gap_and_says_that_it_is_thinned(self, timeline):
-        thin = thinned(timeline)
-        kept = {stamp.seq: stamp for stamp in thin.stamps}
-        for before, after in zip(timeline.stamps, timeline.stamps[1:], strict=False):
-            if after.arrived_ns - before.arrived_ns >= NOISE_NS:
-                assert kept[before.seq] == before
-                assert kept[after.seq] == after
-        assert thin.is_thinned
-        assert thin.stamps[:1] == timeline.stamps[:1]
-        assert thin.stamps[-1:] == timeline.stamps[-1:]
-
-    @given(timelines())
-    def test_twice_is_once(self, timeline):
-        assert thinned(thinned(timeline)) == thinned(timeline)
-
-    def test_is_what_happens_to_a_timeline_past_the_limit(self):
+class TestTooLong:
+    def test_a_timeline_past_the_limit_is_thinned(self):
         stalled = a_timeline([0.3 + 0.02 * i + (2 if i >= 900 else 0) for i in range(1_000)])
         packed = pack(stalled, limit_bytes=500)
         assert packed.row_count == 4
         assert [stamp.seq for stamp in unpack(packed).stamps] == [0, 899, 900, 999]
 
+    def test_what_else_is_left_out_is_said_still(self):
+        stalled = a_timeline([0.3 + 0.02 * i for i in range(1_000)], round_trip_ns=7, is_evidence_thinned=True)
+        thin = unpack(pack(replace(stalled, is_cut_short=True), limit_bytes=500))
+        assert (thin.is_thinned, thin.is_cut_short, thin.is_evidence_thinned, thin.round_trip_ns) == (
+            True,
+            True,
+            True,
+            7,
+        )
+        assert [stamp.seq for stamp in thin.stamps] == [0, 998, 999]
+
     def test_is_refused_when_even_that_is_too_long(self):
         stalls = a_timeline([float(i) for i in range(100)])
-        with pytest.raises(TimelineError, match=r"thinned timeline has 6.. bytes, more than 200"):
+        with pytest.raises(TimelineError, match=r"thinned timeline has 3.. bytes, more than 200"):
             pack(stalls, limit_bytes=200)
+
+
+def one_row(**changes: object) -> Timeline:
+    return Timeline(unit_ns=1, quantum=1, stamps=(replace(Stamp(0, 1, 1, EventClass.CONTENT, 0, True), **changes),))
+
+
+class TestLimits:
+    """A record from outside can cost no more than one that a sidecar may write."""
+
+    ROW = b"\x10"
+
+    def rows(self, count: int) -> bytes:
+        """The smallest payload of so many stamps, a byte each."""
+        return encode(Timeline(unit_ns=1, quantum=1))[:4] + spelled(count) + self.ROW * count + bytes(3)
+
+    def test_stamps(self, monkeypatch):
+        monkeypatch.setattr(module, "ROWS", 100)
+        assert len(decode(self.rows(100)).stamps) == 100
+        with pytest.raises(TimelineError, match=r"^101 stamps, more than 100$"):
+            decode(self.rows(101))
+
+    def test_stamps_as_they_are(self):
+        with pytest.raises(TimelineError, match=rf"^{ROWS + 1} stamps, more than {ROWS}$"):
+            decode(self.rows(ROWS + 1))
+        assert ROWS > LIMIT_COUNT
+
+    def test_more_stamps_are_not_written_but_thinned(self, monkeypatch):
+        monkeypatch.setattr(module, "ROWS", 100)
+        timeline = a_timeline([0.02 * i for i in range(101)])
+        with pytest.raises(TimelineError, match=r"^timeline has 101 stamps, more than 100$"):
+            encode(timeline)
+        assert unpack(pack(timeline)) == thinned(timeline)
+
+    def test_bytes(self, monkeypatch):
+        monkeypatch.setattr(module, "PAYLOAD_BYTES", 1_000)
+        with pytest.raises(TimelineError, match=r"^payload has 1001 bytes, more than 1000$"):
+            decode(bytes(1_001))
+        with pytest.raises(TimelineError, match=r"^the 1 parts have 1337 characters, more than 1336$"):
+            unpack(Packed(("A" * 1_337,), payload_bytes=1_002, crc32=0, row_count=0))
+
+    def test_a_small_request_that_unfolds_to_millions_of_stamps_is_refused_before_it_is_looked_at(self, monkeypatch):
+        monkeypatch.setattr(module.base64, "b64decode", None)
+        payload = b"\x10" * 3_000_000
+        packed = Packed(
+            ("EBAQ" * 1_000_000,), payload_bytes=len(payload), crc32=zlib.crc32(payload), row_count=3_000_000
+        )
+        with pytest.raises(TimelineError, match=r"^the 1 parts have 4000000 characters, more than 900000$"):
+            unpack(packed)
+
+    @pytest.mark.parametrize(
+        ("name", "field", "rows"),
+        [
+            ("blocked stretches", "blocked", (Blocked(0, 0, None),)),
+            ("lag intervals", "lag", (Interval(0, 0),)),
+            ("samples", "samples", (KernelSample(0, 0, 0, 0, 0, 0, 0, 0),)),
+        ],
+    )
+    def test_evidence(self, monkeypatch, name, field, rows):
+        most, more = (replace(Timeline(unit_ns=1, quantum=1), **{field: rows * count}) for count in (10, 11))
+        payload = encode(more)
+        monkeypatch.setattr(module, "EVIDENCE_ROWS", 10)
+        assert decode(encode(most)) == most
+        for refused in (lambda: encode(more), lambda: decode(payload)):
+            with pytest.raises(TimelineError, match=rf"^11 {name}, more than 10$"):
+                refused()
+
+    @pytest.mark.parametrize(
+        "timeline",
+        [
+            Timeline(unit_ns=1, quantum=LIMIT - 1, window_peak_bytes=LIMIT - 1, round_trip_ns=LIMIT - 1),
+            one_row(seq=LIMIT - 1),
+            one_row(position=LIMIT - 1),
+            one_row(arrived_ns=LIMIT - 1, taken_ns=LIMIT - 1),
+            one_row(taken_ns=LIMIT - 1),
+            Timeline(unit_ns=1, quantum=1, blocked=(Blocked(5, LIMIT - 1, LIMIT - 2),)),
+            Timeline(unit_ns=1, quantum=1, lag=(Interval(5, 6), Interval(LIMIT - 1, LIMIT - 1))),
+            Timeline(unit_ns=1, quantum=1, samples=(KernelSample(*[LIMIT - 1] * 8),)),
+        ],
+    )
+    def test_numbers_just_below_it_are_kept(self, timeline):
+        assert decode(encode(timeline)) == timeline
+
+    @pytest.mark.parametrize(
+        "timeline",
+        [
+            Timeline(unit_ns=LIMIT, quantum=1),
+            Timeline(unit_ns=1, quantum=LIMIT),
+            Timeline(unit_ns=1, quantum=1, window_peak_bytes=LIMIT),
+            Timeline(unit_ns=1, quantum=1, round_trip_ns=LIMIT),
+            one_row(seq=LIMIT),
+            one_row(position=LIMIT),
+            one_row(arrived_ns=LIMIT, taken_ns=None),
+            one_row(taken_ns=LIMIT),
+            Timeline(unit_ns=1, quantum=1, blocked=(Blocked(5, LIMIT, None),)),
+            Timeline(unit_ns=1, quantum=1, blocked=(Blocked(5, 6, LIMIT - 1),)),
+            Timeline(unit_ns=1, quantum=1, lag=(Interval(5, LIMIT),)),
+            *(
+                Timeline(unit_ns=1, quantum=1, samples=(KernelSample(*[LIMIT if i == at else 0 for i in range(8)]),))
+                for at in range(8)
+            ),
+        ],
+    )
+    def test_numbers_from_there_on_are_not_written(self, timeline):
+        with pytest.raises(TimelineError, match=r"below 2\*\*53$"):
+            encode(timeline)
+
+    @pytest.mark.parametrize(
+        ("name", "numbers"),
+        [
+            ("position", (0, 1, 2, 1, 0x40, LIMIT - 1, 1, 1, 0x40, 1, 1)),
+            ("position", (0, 1, 2, 1, 0x40, LIMIT - 1, 1, 2)),
+            ("time", (0, 1, 2, LIMIT - 1 << 4, 1 << 4)),
+            ("time", (0, 1, 1, LIMIT - 1 << 4 | 1 << 2)),
+            ("time", (0, 2, 1, LIMIT - 1 << 4)),
+            ("time", (0, 1, 1, 0x1D, 0x10, LIMIT - 1)),
+            ("seq", (1, 1, 2, 1, LIMIT - 1 << 7, 0)),
+            ("time", (0, 1, 0, 1, LIMIT - 1, 1)),
+            ("time", (0, 1, 0, 0, 1, LIMIT - 1, 1)),
+            ("time", (0, 1, 0, 0, 0, 2, LIMIT - 1, *[0] * 7, 1)),
+            ("acked_count", (0, 1, 0, 0, 0, 2, 0, LIMIT - 1, *[0] * 6, 0, 1)),
+        ],
+    )
+    def test_what_adds_up_to_it_is_refused(self, name, numbers):
+        flags, unit, *rows = numbers
+        payload = b"".join(map(spelled, (1, flags, unit, 1, *rows))) + bytes(12)
+        with pytest.raises(TimelineError, match=rf"^{name} \d+ is not below 2\*\*53$"):
+            decode(payload)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +282,7 @@ class TestThinned:
             Timeline(unit_ns=1, quantum=1, stamps=(Stamp(0, 1, 1, EventClass.CONTENT, 0),) * 2),
             "seq 0: position 0 after 0 breaks",
         ),
-        (Timeline(unit_ns=1, quantum=1, window_peak_bytes=1 << 64), "does not fit"),
+        (Timeline(unit_ns=1, quantum=1, window_peak_bytes=-1), "-1 is not from 0"),
     ],
 )
 def test_what_breaks_the_rules_cannot_be_encoded(timeline, rule):
@@ -207,7 +295,8 @@ def test_what_breaks_the_rules_cannot_be_encoded(timeline, rule):
     [
         ("", "payload ends at byte 0"),
         ("02 00 01 01 00 00 00 00", "format 2 is not known"),
-        ("01 04 01 01 00 00 00 00", "flags 4"),
+        ("01 20 01 01 00 00 00 00", "flags 32"),
+        ("01 80 01 01 01 00 00 00 00", "flags 128"),
         ("01 00 00 01 00 00 00 00", "unit_ns 0"),
         ("01 00 01 01 00 00 00 00 00", "1 bytes left over"),
         ("01 00 01 01 7f 00 00 00", "127 rows cannot fit"),
@@ -215,8 +304,9 @@ def test_what_breaks_the_rules_cannot_be_encoded(timeline, rule):
         ("01 00 01 01 01 01 00 00 00 00", "row is not in its canonical form"),
         ("01 00 01 01 01 01 40 00 02 00 00 00", "remainder 1 is not below the quantum 1"),
         ("01 00 81 00", "longer than it needs to be"),
-        ("01 00 ff ff ff ff ff ff ff ff ff 02 01", "does not fit 64 bits"),
-        ("01 00 80 80 80 80 80 80 80 80 80 80 01", "does not fit 64 bits"),
+        ("01 00 ff ff ff ff ff ff ff ff ff 02 01", "byte 10: number is not below"),
+        ("01 00 80 80 80 80 80 80 80 80 80 80 01", "byte 10: number is not below"),
+        ("01 00 80 80 80 80 80 80 80 10 01 01 00 00", "byte 9: number is not below"),
     ],
 )
 def test_what_is_no_payload_is_refused_with_the_rule(payload, rule):
@@ -265,3 +355,15 @@ def test_only_a_thinned_timeline_may_leave_events_out():
         encode(Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, stamps=stamps))
     thin = Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, stamps=stamps, is_thinned=True)
     assert decode(encode(thin)) == thin
+
+
+def test_one_that_was_cut_short_leaves_events_out_before_its_last_one_only():
+    first, cut, last, after = (Stamp(seq, 0, 0, EventClass.CONTENT, 0) for seq in (0, 1, 900, 901))
+    timeline = Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, stamps=(first, cut, last), is_cut_short=True)
+    assert decode(encode(timeline)) == timeline
+    with pytest.raises(TimelineError, match="seq 900 after 1"):
+        encode(replace(timeline, stamps=(first, cut, last, after)))
+    uncut = bytearray(encode(timeline))
+    uncut[1] = 0
+    with pytest.raises(TimelineError, match="seq 900 after 1"):
+        decode(bytes(uncut))

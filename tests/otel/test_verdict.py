@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from otel.decompose import Wait
 from otel.findings import Cause, Policy, Reach, Status
-from otel.hop import Blocked, End, Ending, EventClass, KernelSample, Phase, Side, State
+from otel.hop import Blocked, End, Ending, EventClass, KernelSample, Phase, Side, Stamp, State
 from otel.join import join
 from otel.timeline import thinned
 from otel.verdict import judge
@@ -388,7 +388,70 @@ def test_a_source_that_falls_silent_while_it_thinks_is_named():
 def test_streams_without_positions_that_a_hop_merges_are_inconclusive():
     verdict = verdict_on(Chain(phases=[(EventClass.TOOL, 120)], merge={PROXY: 3}, stalls=[("source", 60, 3 * S)]))
     assert verdict.status is Status.INCONCLUSIVE
-    assert "could not be lined up" in verdict.missing[0]
+    assert "the hops saw different events" in verdict.missing[0]
+
+
+def moved(hop, chars: int):
+    """The hop as if it had passed on so many characters less at the beginning."""
+    stamps = [
+        replace(s, seq=i, position=max(0, s.position - chars), is_exact=False)
+        for i, s in enumerate(hop.timeline.stamps[chars // 4 :])
+    ]
+    stamps = [replace(s, position=s.position // 32 * 32) for s in stamps]
+    return replace(hop, timeline=replace(hop.timeline, stamps=tuple(stamps)))
+
+
+@pytest.mark.parametrize("where", ["source", PROXY])
+def test_a_gateway_that_rewrites_the_text_is_not_charged_with_what_others_show(where):
+    worker, proxy, gateway = run(Chain(events=300, stalls=[(where, 200, 3 * S)]))
+    verdict = judge(join([worker, proxy, moved(gateway, 240)]), LOW_FIRST)
+    of_gaps = [finding for finding in verdict.findings if finding.decomposition.wait is Wait.GAP]
+    right = WORKER if where == "source" else where
+    assert verdict.status is Status.INCONCLUSIVE or all(finding.first_hop == right for finding in of_gaps[:1])
+    assert all(finding.confidence < 0.6 for finding in verdict.findings)
+
+
+def opaque(hop, *at: int, taken: int = MS):
+    """The hop as one that saw so many opaque arrivals."""
+    stamps = tuple(Stamp(i, ns, ns + taken, EventClass.OPAQUE, 0) for i, ns in enumerate(at))
+    return replace(hop, timeline=replace(hop.timeline, stamps=stamps))
+
+
+def test_a_large_body_that_came_in_other_pieces_is_healthy():
+    hops = [
+        opaque(hop, *(120 * MS + i * MS + k * 200_000 for k in range(3 + 2 * i))) for i, hop in enumerate(run(Chain()))
+    ]
+    hops = [replace(h, exchange=replace(h.exchange, is_stream=False, framing="opaque")) for h in hops]
+    hops = [with_end(h, h.timeline.stamps[-1].taken_ns + MS) for h in hops]
+    assert judge(join(hops)).status is Status.HEALTHY
+
+
+def with_end(hop, at: int):
+    moments = replace(hop.moments, upstream_ended_ns=at, downstream_ended_ns=at + 100_000, closed_ns=at + MS)
+    return replace(hop, moments=moments)
+
+
+def test_a_gateway_that_collects_the_stream_and_holds_it_is_named():
+    worker, proxy, gateway = run(Chain())
+    at = gateway.moments.upstream_ended_ns + 5 * S
+    late = with_end(opaque(gateway, at), at + MS)
+    assert judge(join([worker, proxy, late]), LOW_FIRST).findings[0].first_hop == GATEWAY
+
+
+def test_an_attempt_that_was_lost_takes_its_part_of_the_blame():
+    worker, proxy, gateway = run(Chain(slow_first=[(PROXY, 4 * S)]))
+    lost = replace(
+        with_end(worker, 4 * S),
+        span_id="a" * 16,
+        anchor=replace(
+            worker.anchor, monotonic_ns=worker.anchor.monotonic_ns - 1, wall_ns=worker.anchor.wall_ns - 4 * S
+        ),
+        timeline=replace(worker.timeline, stamps=()),
+        end=End(Ending.UPSTREAM_CUT, Side.UPSTREAM, Phase.HEADERS, 4 * S),
+    )
+    verdict = judge(join([lost, worker, proxy, gateway]), LOW_FIRST)
+    assert any("another attempt at model-worker" in note for note in verdict.missing)
+    assert verdict.findings[0].confidence < 0.8
 
 
 def test_an_answer_that_is_not_streamed_takes_the_time_it_needs():

@@ -129,3 +129,20 @@ def test_no_bytes_make_it_fail(data, seed, content_type, coding, path):
 
     assert body.failure_count == 0
     assert body.size_bytes == len(data)
+
+
+def test_an_odd_event_is_opaque_and_the_next_one_is_read_again():
+    odd = b'data: {"choices":[{"index":0,"delta":{"content":[{"type":["text"],"text":5}]}}]}\n\n'
+    body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)
+    body.arrived(odd + b'data: {"choices":[{"index":0,"delta":{"content":"ok"}}]}\n\n', 1, is_wasted=False)
+    assert body.stamper.count == 2
+    assert body.stamper.stamps()[1].event_class is EventClass.CONTENT
+    assert body.has_terminal_rule
+
+
+def test_an_end_mark_without_its_blank_line_is_the_end_mark():
+    body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)
+    body.arrived(b'data: {"choices":[{"index":0,"delta":{"content":"ok"}}]}\n\ndata: [DONE]\n', 1, is_wasted=False)
+    body.ended()
+    assert body.has_tail
+    assert body.terminal_seq is not None

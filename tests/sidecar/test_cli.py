@@ -169,3 +169,12 @@ def test_the_front_door_opens_at_once():
 def test_a_process_exits_with_the_code():
     done = subprocess.run([sys.executable, "-m", "sidecar.cli", "nope"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("shell", ["{} --help >&-", "{} --help > /dev/full", "{} --help | true"])
+def test_a_reader_that_is_gone_or_full_is_no_traceback(shell):
+    command = shell.format(f"{sys.executable} -m sidecar.cli")
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "Traceback" not in done.stderr

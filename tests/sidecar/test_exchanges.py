@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from otel.hop import Anchor, Ending, Place, TapRole
+from sidecar.beside import Blocks
 from sidecar.exchanges import LINGER_NS, Exchanges, Live
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
@@ -29,7 +30,7 @@ class FakeConnection:
 
     def tcp_info(self):
         self.asked_count += 1
-        return TcpInfo(self.state, 0, 0, 0, 0, self.acked_bytes, 0, 64_000) if self.is_open else None
+        return TcpInfo(self.state, 0, 0, 0, 0, self.acked_bytes, 0, 41_000, 64_000) if self.is_open else None
 
     def sent_bytes(self):
         return 0
@@ -44,6 +45,10 @@ class Kept:
 
     def __init__(self):
         self.hops = []
+        self.reasons = []
+
+    def lost(self, reason):
+        self.reasons.append(reason)
 
     def put(self, make, *, event_count):
         self.hops.append(make())
@@ -117,7 +122,9 @@ async def test_a_record_stays_open_until_the_peers_kernel_has_everything(bench):
 
     (hop,) = bench.kept.hops
     assert hop.moments.closed_ns == 1_100 * MS
-    assert [sample.acked_count for sample in hop.timeline.samples] == [0] * 10 + [2]
+    assert [sample.acked_count for sample in hop.timeline.samples] == [0] * 9 + [
+        2
+    ]  # the first look comes within a round trip
 
 
 async def test_it_stays_open_for_five_seconds_at_most(bench):
@@ -255,6 +262,44 @@ async def test_one_connection_that_cannot_be_asked_spoils_nothing_else(bench):
     assert bench.exchanges.recording_failure_count == 1
     assert other.connection.asked_count == 2
     assert len(bench.kept.hops) == 1
+
+
+async def test_a_segment_that_cannot_be_made_is_counted_and_ends_neither_the_stream_nor_the_looking(bench):
+    live, other = bench.begin(), bench.begin()
+    for each in (live, other):
+        bench.answer(each, HELLO)
+    live.recorder._identity = None  # no hop can be made without
+    bench.exchanges.cut(live, bench.clock.monotonic_ns())
+    bench.pass_ms(2_000)
+
+    assert bench.kept.reasons == ["AttributeError", "AttributeError"]
+    assert len(bench.kept.hops) == 1
+    assert live.recorder.fresh_count == 0
+
+
+async def test_the_record_says_what_was_seen_of_the_connection_and_what_was_left_out(bench):
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    bench.pass_ms(100)
+    live.evidence.dropped_count = 3
+    live.recorder._blocks = Blocks(limit=0)
+    live.recorder.blocked(0, 1, None)
+    live.connection.acked_bytes = live.writer.output_size
+    bench.end(live)
+
+    timeline = bench.kept.hops[0].timeline
+    assert (timeline.round_trip_ns, timeline.window_peak_bytes) == (41 * MS, 64_000)
+    assert timeline.is_evidence_thinned
+    assert (bench.exchanges.dropped_sample_count, bench.exchanges.dropped_block_count) == (3, 1)
+
+
+@pytest.mark.parametrize("has_forgotten", [True, False])
+async def test_lag_that_is_forgotten_is_evidence_left_out(bench, monkeypatch, has_forgotten):
+    live = bench.begin()
+    monkeypatch.setattr(Canary, "has_forgotten", lambda _, since_ns: has_forgotten and since_ns == 1_000 * MS)
+    bench.exchanges.finish(live)
+
+    assert bench.kept.hops[0].timeline.is_evidence_thinned is has_forgotten
 
 
 async def test_looking_goes_on_by_itself(bench, running):

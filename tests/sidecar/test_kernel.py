@@ -1,13 +1,28 @@
 import asyncio
+import itertools
 import socket
 import struct
+from bisect import bisect_right
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kernel import HELD_NS, KEPT, NOTSENT_LOWAT_BYTES, Connection, Evidence, TcpInfo, parse_tcp_info
+from otel.align import LATE_ACK_NS, SAMPLE_NS, acknowledged, lane_of
+from otel.hop import EventClass, Stamp, Timeline
+from sidecar.kernel import (
+    HELD_NS,
+    KEPT,
+    NOTSENT_LOWAT_BYTES,
+    ROUND_TRIP_NS,
+    TICK_NS,
+    Connection,
+    Evidence,
+    TcpInfo,
+    parse_tcp_info,
+)
+from tests.support.builders import a_hop
 
 MS = 1_000_000
 OFFSETS = {  # include/uapi/linux/tcp.h
@@ -18,6 +33,7 @@ OFFSETS = {  # include/uapi/linux/tcp.h
     "lost_segments": (32, "I"),
     "acked_bytes": (120, "Q"),
     "notsent_bytes": (144, "I"),
+    "round_trip_us": (148, "I"),
     "window_bytes": (228, "I"),
 }
 
@@ -34,6 +50,9 @@ class TestParsing:
             struct.pack_into("=" + kind, data, offset, values[name])
 
         assert parse_tcp_info(bytes(data)) == TcpInfo(**values)
+
+    def test_a_round_trip_that_was_never_measured_is_none(self):
+        assert parse_tcp_info(b"\xff" * 232).round_trip_us is None
 
     @given(st.binary(max_size=231))
     def test_a_short_struct_of_an_old_kernel_is_none(self, data):
@@ -77,6 +96,36 @@ class TestEvidence:
         )
 
         assert self.kept_at(evidence) == [300, 400, 500]
+
+    def test_what_is_owed_is_waited_for_whatever_is_written_since(self):
+        evidence = self.after(
+            (100, 500, {"acked_bytes": 500}),
+            (200, 600, {"acked_bytes": 500}),
+            (300, 700, {"acked_bytes": 500}),  # held, and 700 are owed from here on
+            (400, 800, {"acked_bytes": 650}),
+            (500, 900, {"acked_bytes": 800}),  # no longer
+            (600, 1_000, {"acked_bytes": 900}),
+        )
+
+        assert self.kept_at(evidence) == [300, 400, 500]
+
+    def test_a_round_trip_is_no_holding(self):
+        looks = [(100 * n, 500 * n, {"acked_bytes": 500 * (n - 3), "round_trip_us": 250_000}) for n in range(1, 50)]
+        assert self.kept_at(self.after(*looks)) == []
+
+        stuck = [(at_ms, written, fields | {"acked_bytes": 5_000}) for at_ms, written, fields in looks if at_ms > 1_200]
+        assert self.kept_at(self.after(*looks[:12], *stuck[:4]))[0] == 1_500
+
+    def test_the_shortest_round_trip_is_remembered_and_no_longer_one_than_a_second_is_believed(self):
+        times_us = [None, 5_000_000, 41_000, 40_000, None, 43_000]
+        evidence = Evidence(base_bytes=0)
+        known = []
+        for at_ms, round_trip_us in enumerate(times_us):
+            seen = info(round_trip_us=round_trip_us)
+            evidence.seen(seen, offset_ns=at_ms * MS, written_bytes=1, buffered_bytes=0, acked_count=0)
+            known.append(evidence.round_trip_ns)
+
+        assert known == [None, ROUND_TRIP_NS, 41 * MS, 40 * MS, 40 * MS, 40 * MS]
 
     def test_two_looks_that_came_close_together_do_not_make_bytes_old(self):
         evidence = self.after((100, 500, {}), (110, 500, {}), (201, 500, {}))
@@ -138,6 +187,108 @@ class TestEvidence:
         assert HELD_NS == 100 * MS
 
 
+class Link:
+    """A last link in arithmetic: what is taken is acknowledged a round trip later, unless nothing gets through then."""
+
+    SIZE_BYTES = 200
+
+    def __init__(self, taken_ms, *, round_trip_ms, hiccups_ms, is_known=True):
+        self.taken = [at_ms * MS for at_ms in taken_ms]
+        self.acked = []
+        for taken_ns in self.taken:
+            acked_ns = taken_ns + round_trip_ms * MS
+            for start_ms, length_ms in sorted(hiccups_ms):
+                if start_ms * MS <= acked_ns < (start_ms + length_ms) * MS:
+                    acked_ns = (start_ms + length_ms) * MS
+            self.acked.append(max([acked_ns, *self.acked[-1:]]))
+        self.travel_ns = round_trip_ms * MS * is_known
+        self.evidence = Evidence(base_bytes=0)
+
+    def look(self, at_ns):
+        """As `exchanges.Live` does."""
+        count, acked_count = bisect_right(self.taken, at_ns), bisect_right(self.acked, at_ns)
+        if self.evidence.is_settled(count * self.SIZE_BYTES):
+            return
+        self.evidence.seen(
+            info(
+                acked_bytes=acked_count * self.SIZE_BYTES,
+                in_flight_segments=count - acked_count,
+                round_trip_us=self.travel_ns // 1_000 or None,
+            ),
+            offset_ns=at_ns,
+            written_bytes=count * self.SIZE_BYTES,
+            buffered_bytes=0,
+            acked_count=acked_count,
+        )
+
+    def watch(self, *late_ms):
+        """Look until everything is acknowledged; each look comes so much later than it should."""
+        at_ns = 0
+        for more_ms in itertools.cycle(late_ms):
+            at_ns += TICK_NS + more_ms * MS
+            self.look(at_ns)
+            if at_ns > self.acked[-1]:
+                return
+
+    def told(self):
+        """How long after the peer's kernel had it the verdict believes that it had it, for each event."""
+        stamps = tuple(
+            Stamp(seq, at_ns, at_ns, EventClass.CONTENT, 4 * seq, is_exact=True) for seq, at_ns in enumerate(self.taken)
+        )
+        timeline = Timeline(
+            unit_ns=1,
+            quantum=1,
+            stamps=stamps,
+            samples=tuple(self.evidence.samples),
+            window_peak_bytes=self.evidence.window_peak_bytes,
+            round_trip_ns=self.evidence.round_trip_ns,
+        )
+        lane = lane_of(a_hop(timeline=timeline), frozenset({EventClass.CONTENT}))
+        return [told - (acked - self.travel_ns) for told, acked in zip(acknowledged(lane), self.acked, strict=True)]
+
+
+class TestEvidenceTogetherWithTheVerdict:
+    """What is kept here is enough for `otel.align.acknowledged` to tell when the reader's kernel had each event."""
+
+    LATE_MS = 15
+
+    @given(
+        pauses_ms=st.lists(st.integers(0, 60) | st.integers(0, 600), min_size=1, max_size=120),
+        round_trip_ms=st.integers(0, 400),
+        hiccups_ms=st.lists(st.tuples(st.integers(0, 6_000), st.integers(0, 3_000)), max_size=4),
+        late_ms=st.lists(st.integers(0, LATE_MS), min_size=1, max_size=7),
+        is_known=st.booleans(),
+    )
+    def test_it_is_right_to_two_looks_and_to_what_an_acknowledgement_may_be_late(
+        self, pauses_ms, round_trip_ms, hiccups_ms, late_ms, is_known
+    ):
+        taken_ms = itertools.accumulate(pauses_ms)
+        link = Link(taken_ms, round_trip_ms=round_trip_ms, hiccups_ms=hiccups_ms, is_known=is_known)
+        link.watch(*late_ms)
+        told = link.told()
+
+        assert max(told) <= SAMPLE_NS == 2 * TICK_NS
+        assert min(told) >= -(LATE_ACK_NS + TICK_NS + 2 * self.LATE_MS * MS)
+
+    @pytest.mark.parametrize("round_trip_ms", [1, 60, 99, 101, 400])
+    def test_a_hiccup_on_a_busy_stream_leaves_a_few_samples_and_ends_when_it_does(self, round_trip_ms):
+        link = Link(range(0, 40_000, 20), round_trip_ms=round_trip_ms, hiccups_ms=[(5_000, 450), (35_000, 450)])
+        link.watch(1)
+        samples = [sample.offset_ns // MS for sample in link.evidence.samples]
+
+        assert {at_ms // 1_000 for at_ms in samples} <= {5, 35}
+        assert 2 <= len(samples) <= 2 * (5 + round_trip_ms // 100)
+        assert max(link.told()) <= TICK_NS + 2 * MS
+
+    @pytest.mark.parametrize("round_trip_ms", [0, 60, 180, 320, 400])
+    def test_a_healthy_stream_to_a_reader_far_away_leaves_none(self, round_trip_ms):
+        link = Link(range(0, 10_000, 30), round_trip_ms=round_trip_ms, hiccups_ms=[])
+        link.watch(0, 7)
+
+        assert link.evidence.samples == []
+        assert link.told() == [0] * len(link.taken)
+
+
 @asynccontextmanager
 async def connected(*, receive_bytes=None):
     """Both ends of a connection: ours as a transport, the peer's as a plain socket."""
@@ -177,6 +328,14 @@ class TestConnection:
             assert connection.unacknowledged_bytes() > 0
             # At most what the limit lets in, and a segment's worth: what the reader does not take stays with us.
             assert connection.tcp_info().notsent_bytes < NOTSENT_LOWAT_BYTES + 65_536
+
+    async def test_the_round_trip_is_measured_by_the_kernel(self):
+        async with connected() as (transport, peer):
+            transport.write(b"x")
+            assert peer.recv(1) == b"x"
+            await settle()
+
+            assert 0 < Connection(transport).tcp_info().round_trip_us < 1_000_000
 
     async def test_acknowledged_bytes_are_the_peers(self):
         async with connected() as (transport, peer):

@@ -56,6 +56,12 @@ def test_the_newest_intervals_are_kept():
     canary = woken_after(*[100 * MS] * (KEPT + 3))
 
     assert len(canary.overlapping(0, 101 * MS * (KEPT + 3))) == KEPT
+    assert [canary.has_forgotten(since_ns) for since_ns in (0, 3 * 101 * MS - MS - 1, 3 * 101 * MS)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not woken_after(*[100 * MS] * KEPT).has_forgotten(0)
     assert canary.lag_count == KEPT + 3
 
 

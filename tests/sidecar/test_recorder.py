@@ -4,8 +4,10 @@ from hypothesis import strategies as st
 
 from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Place, Side, State, TapRole
 from otel.span import hop_to_span, span_to_hop
+from sidecar.beside import BLOCKS, Beside
 from sidecar.identity import Identity
-from sidecar.recorder import BLOCKS, PATH_CHARS, Beside, Recorder, kept
+from sidecar.recorder import PATH_CHARS, Recorder, kept
+from sidecar.stamper import Stamper
 
 MS = 1_000_000
 START = 10_000 * MS  # the clock when the request came: offsets count from here
@@ -231,12 +233,58 @@ def test_failures_of_looking_can_be_asked_for():
     assert (recorder().failure_count, answered().failure_count) == (0, 0)
 
 
-def test_blocked_stretches_are_bounded():
+def test_of_too_many_blocked_stretches_the_longest_are_kept_and_the_record_says_so():
     found = answered()
-    for number in range(BLOCKS + 5):
-        found.blocked(START + number, START + number + 1, 0)
+    for number in range(BLOCKS):
+        found.blocked(START + number * MS, START + number * MS + 2, 0)
+    assert not found.segment(START + MS).timeline.is_evidence_thinned
+    late_ns = START + BLOCKS * MS
+    found.blocked(late_ns, late_ns + 1, 0)
+    found.blocked(late_ns + MS, late_ns + 900 * MS, 7)
 
-    assert len(found.close(START + MS).timeline.blocked) == BLOCKS
+    timeline = found.close(late_ns + 901 * MS).timeline
+    assert len(timeline.blocked) == BLOCKS
+    assert timeline.blocked[-1] == Blocked((BLOCKS + 1) * MS, (BLOCKS + 900) * MS, 7)
+    assert (timeline.is_evidence_thinned, found.dropped_block_count) == (True, 2)
+
+
+def test_what_others_saw_of_the_connection_stands_in_every_record():
+    found = answered()
+    beside = Beside(window_peak_bytes=65_536, round_trip_ns=41_000_000, is_thinned=True)
+    for timeline in (found.segment(START + MS, beside).timeline, found.close(START + MS, beside).timeline):
+        assert (timeline.window_peak_bytes, timeline.round_trip_ns) == (65_536, 41_000_000)
+        assert timeline.is_evidence_thinned
+    assert not answered().close(START).timeline.is_evidence_thinned
+
+
+def test_more_events_than_can_be_kept_cut_the_timeline_short_before_the_last_one():
+    found = answered()
+    found._body.stamper = Stamper(limit_count=3)
+    for number in range(6):
+        pass_on(found, HELLO, 10 * number)
+        if number == 4:
+            segment = found.segment(START + 45 * MS).timeline
+    rest = found.segment(START + 55 * MS)
+    final = kept(found.close(START + 60 * MS), is_exact=False)
+
+    assert [([s.seq for s in t.stamps], t.is_cut_short) for t in (segment, rest.timeline, final.timeline)] == [
+        ([0, 1, 2, 4], True),
+        ([5], True),
+        ([0, 1, 2, 5], True),
+    ]
+    assert not final.timeline.is_thinned
+    assert span_to_hop(hop_to_span(final)) == final
+
+
+def test_a_segment_that_cannot_be_made_is_not_tried_again_with_every_event():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    with pytest.raises(TypeError):
+        found.segment(START + 20 * MS, Beside(samples=None))
+
+    assert found.fresh_count == 0
+    assert found.segment(START + 30 * MS).segment_index == 1
+    assert len(found.close(START + 40 * MS).timeline.stamps) == 1
 
 
 @pytest.mark.parametrize(
@@ -303,3 +351,4 @@ def test_whatever_happens_in_whatever_order_there_is_one_record_that_can_travel(
     assert hop.state is State.FINAL
     assert span_to_hop(hop_to_span(hop)) == hop
     assert hop.traffic.event_count == len(hop.timeline.stamps)
+    assert not hop.timeline.is_cut_short

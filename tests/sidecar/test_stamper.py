@@ -28,7 +28,7 @@ def test_an_event_gets_its_times_its_class_and_its_position():
         Stamp(seq=0, arrived_ns=5, taken_ns=6, event_class=EventClass.CONTROL, position=0, is_exact=True),
         Stamp(seq=1, arrived_ns=8, taken_ns=None, event_class=EventClass.CONTENT, position=3, is_exact=True),
     )
-    assert (stamper.count, stamper.position, stamper.is_full) == (2, 3, False)
+    assert (stamper.count, stamper.position, stamper.is_cut_short) == (2, 3, False)
 
 
 def test_events_of_one_read_share_their_time_and_keep_their_places():
@@ -112,9 +112,37 @@ def test_past_the_limit_events_are_counted_and_no_longer_stamped():
         stamper.events([content(1)], at_ns)
         stamper.taken(at_ns, at_ns)
 
-    assert (stamper.count, stamper.position, stamper.is_full) == (5, 5, True)
-    assert [stamp.seq for stamp in stamper.stamps()] == [0, 1]
-    assert stamper.acked_count(100) == 2
+    assert (stamper.count, stamper.position, stamper.is_cut_short) == (5, 5, True)
+    assert [(s.seq, s.arrived_ns, s.taken_ns, s.position) for s in stamper.stamps()] == [
+        (0, 0, 0, 1),
+        (1, 1, 1, 2),
+        (4, 4, 4, 5),
+    ]
+    assert [stamper.stamps(since=since) for since in (1, 3, 5)] == [stamper.stamps()[1:], stamper.stamps()[2:], ()]
+
+
+def test_past_the_limit_the_last_event_too_is_taken_when_it_is():
+    stamper = Stamper(limit_count=1)
+    stamper.events([content(1), content(1), content(1)], 5)
+    assert [stamp.taken_ns for stamp in stamper.stamps()] == [None, None]
+    stamper.taken(7, 100)
+    stamper.taken(8, 100)
+    assert [stamp.taken_ns for stamp in stamper.stamps()] == [7, 7]
+    stamper.events([content(1)], 4)
+    assert [(stamp.arrived_ns, stamp.taken_ns) for stamp in stamper.stamps()] == [(5, 7), (5, None)]
+
+
+def test_past_the_limit_what_is_acknowledged_is_told_with_the_last_event_and_never_taken_back():
+    stamper = Stamper(limit_count=2)
+    for number in range(5):
+        stamper.events([content(1)], number)
+        stamper.taken(number, 100 * (number + 1))
+
+    assert [stamper.acked_count(acked) for acked in (99, 100, 300, 499, 500)] == [0, 1, 2, 2, 5]
+    stamper.events([content(1)], 9)
+    assert stamper.acked_count(550) == 5
+    stamper.taken(9, 600)
+    assert [stamper.acked_count(acked) for acked in (599, 600)] == [5, 6]
 
 
 def test_exactly_the_limit_is_not_past_it():
@@ -122,7 +150,7 @@ def test_exactly_the_limit_is_not_past_it():
 
     stamper.events([content(1), content(1)], 1)
 
-    assert not stamper.is_full
+    assert not stamper.is_cut_short
 
 
 def test_stamps_can_be_asked_from_a_number_on():

@@ -102,6 +102,26 @@ async def test_everyone_whose_hops_failed_is_told_and_the_next_write_is_tried(sl
     await store.close()
 
 
+class PickyStore(MemoryStore):
+    """Has no way to write one hop."""
+
+    def write(self, hops, *, received_ns):
+        if numbered(3) in hops:
+            raise ZeroDivisionError
+        return super().write(hops, received_ns=received_ns)
+
+
+async def test_hops_that_cannot_be_written_cost_nobody_else_the_commit():
+    memory = PickyStore()
+    store = AsyncStore(memory)
+    writes = (store.write([numbered(i)], received_ns=i) for i in range(6))
+    results = await asyncio.gather(*writes, return_exceptions=True)
+
+    assert [type(result) for result in results] == [int, int, int, ZeroDivisionError, int, int]
+    assert memory.stats().hops == 5
+    await store.close()
+
+
 async def test_past_the_limit_a_write_is_refused_at_once(slow: SlowStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(threads, "PENDING_EVENTS", 3 * WEIGHT)
     store = AsyncStore(slow)
