@@ -10,123 +10,64 @@ travels upstream and makes every tap above look abnormal too.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, TypedDict
 
 from otel import decompose
-from otel.align import Lane, overlap
+from otel.align import overlap
 from otel.breakoff import broken_off
-from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
-from otel.evidence import Stuck, Whereabouts, whereabouts
-from otel.findings import MS, Cause, Finding, Policy, Reach, Status, Verdict
-from otel.hop import Ending, EventClass, Hop, TapRole
+from otel.decompose import Kind, Lineup, Segment, Wait
+from otel.evidence import Whereabouts
+from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
+from otel.hop import Ending, Hop, TapRole
 from otel.join import Path
-from otel.rhythm import Rhythm, rhythm_of
-
-LOOK_NS: Final = 100 * MS
-"""Waits from here on are decomposed: a hop that holds for less than its threshold still shows its comb."""
-WAITS_LOOKED_AT: Final = 1_000
-"""A slow steady stream has a wait before each of its events; the longest ones decide."""
-TEETH: Final = 3
-"""This many waits charged to one app are buffering; one release cannot be told from a stall."""
-
-
-class Place(TypedDict):
-    """Where in the reader's output a wait lies."""
-
-    at_seq: int | None
-    at_position: int | None
-    is_position_exact: bool
+from otel.rhythm import Rhythm
+from otel.waits import Seen, look
 
 
 def judge(path: Path, policy: Policy | None = None) -> Verdict:
     """The verdict on one path. A pure function of it: no clock, and no hop's wall clock either."""
     policy = policy or Policy()
-    missing = list(path.missing)
     lineup, unaligned = decompose.line_up(path.taps)
-    missing += [f"events of {name} could not be lined up with the others" for name in unaligned]
+    missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
     missing += [_attempt(hop) for hop in path.others]
     breaks = broken_off(path, lineup)
-    waits: list[Finding] = []
-    rhythm = longest = first = None
+    seen = Seen(findings=[])
     if lineup is not None:
-        rhythm = _rhythm(lineup.lanes[0], policy)
-        gaps = _gaps(lineup)
-        first = decompose.first_event(lineup)
-        longest = max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup)
-        waits = _explained(_judged(lineup, [*gaps, first], rhythm, policy))
-        rewritten = _rewritten(lineup)
+        seen = look(lineup, policy)
         missing += [
-            f"{name} passed on another amount of text than it got, so events are matched only roughly"
-            for name in rewritten
+            f"{name} passed on other text than it got: events match only roughly" for name in _rewritten(lineup)
         ]
-    elif not breaks and not _is_empty(path):
-        missing.append("no tap saw an event of the answer")
-    notes = [f for f in waits if f.cause is Cause.HIDDEN_OUTPUT]
-    unsure = [
-        f for f in waits if f not in notes and (_is_unknown_rhythm(f, rhythm, policy) or _is_shown_above(f, lineup))
-    ]
-    sure = [f for f in waits if f not in notes and f not in unsure]
-    findings = tuple(_weighed(f, path, lineup) for f in (*breaks, *sure, *unsure, *notes))
-    if breaks or sure:
-        status, cause = Status.NAMED, findings[0].cause
-    elif unsure:
-        status, cause = Status.INCONCLUSIVE, Cause.NONE
-        missing += dict.fromkeys(_doubt(f, lineup, rhythm, policy) for f in unsure)
-    elif lineup is not None and lineup.is_partial and any(longest_gap_ns(hop) >= policy.floor_ns for hop in path.taps):
-        status, cause = Status.INCONCLUSIVE, Cause.NONE
-        missing.append("the hops saw different events, so only the beginning and the end of the answer can be compared")
-    elif (lineup is None and not _is_empty(path)) or _lost_segment(path):
-        status, cause = Status.INCONCLUSIVE, Cause.NONE
-    else:
-        status, cause = Status.HEALTHY, Cause.NONE
+    notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
+    doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
+    sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]
+    unsure = [f for f in seen.findings if f not in notes and id(f) in doubts]
+    missing += dict.fromkeys(doubts[id(f)] for f in unsure)
+    named = [*breaks, *sure]
+    blind = _blind(path, lineup, policy) if not (named or unsure) else None
+    missing += [blind] if blind else []
+    status = Status.NAMED if named else Status.INCONCLUSIVE if unsure or blind else Status.HEALTHY
     return Verdict(
         status=status,
-        cause=cause,
-        findings=findings,
+        cause=named[0].cause if named else Cause.NONE,
+        findings=tuple(_weighed(f, path, lineup) for f in (*(named or unsure), *notes)),
         missing=tuple(missing),
         observed_to=_reach(path),
         by_ordinal=lineup.by_ordinal if lineup else None,
-        rhythm=rhythm,
-        longest=longest,
-        first=first,
+        rhythm=seen.rhythm,
+        longest=seen.longest,
+        first=seen.first,
         unaligned=tuple(unaligned),
     )
 
 
-# ------------------------------------------------------------------------------------------ lining up
-
-
-def _gaps(lineup: Lineup) -> list[Decomposition]:
-    """The waits between two deliveries that are long enough to look at, the longest first."""
-    waits = [j for j in _waits(lineup) if lineup.reader[j] - lineup.reader[j - 1] >= LOOK_NS]
-    waits = sorted(waits, key=lambda j: lineup.reader[j - 1] - lineup.reader[j])[:WAITS_LOOKED_AT]
-    return [decompose.gap_before(lineup, j) for j in waits]
-
-
-def _longest(lineup: Lineup) -> Decomposition | None:
-    waits = _waits(lineup)
-    if not waits:
-        return None
-    return decompose.gap_before(lineup, max(waits, key=lambda j: lineup.reader[j] - lineup.reader[j - 1]))
-
-
-def _waits(lineup: Lineup) -> list[int]:
-    return [j for j in range(1, lineup.last.count) if lineup.last.is_whole[j]]
-
-
-def _rhythm(source: Lane, policy: Policy) -> Rhythm:
-    gaps = [
-        source.arrived[i] - source.arrived[i - 1] - source.blocked_before[i] - source.lag_before[i]
-        for i in range(1, source.event_count)
-        if source.is_whole[i]
-    ]
-    return rhythm_of(
-        gaps, floor_ns=policy.floor_ns, ceiling_ns=policy.ceiling_ns, elsewhere_ns=policy.rhythm_elsewhere_ns
-    )
+def _blind(path: Path, lineup: Lineup | None, policy: Policy) -> str | None:
+    """Why nothing can be said where nothing was found, None where there is nothing to be found."""
+    if lineup is None:
+        return None if _is_empty(path) else "no tap saw an event of the answer"
+    if lineup.is_partial and any(longest_gap_ns(hop) >= policy.floor_ns for hop in path.taps):
+        return "the hops saw different events, so only the beginning and the end of the answer can be compared"
+    return "the segments that were lost" if _lost_segment(path) else None
 
 
 def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) -> bool:
@@ -157,15 +98,17 @@ def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
     )
 
 
-def _doubt(finding: Finding, lineup: Lineup | None, rhythm: Rhythm | None, policy: Policy) -> str:
-    """Why a finding is not sure."""
+def _doubt(finding: Finding, lineup: Lineup | None, rhythm: Rhythm | None, policy: Policy) -> str | None:
+    """Why a finding is not sure, None when it is."""
     if _is_unknown_rhythm(finding, rhythm, policy):
         source = lineup.lanes[0].name if lineup else "it"
         return (
             "the rhythm of this source is unknown: the answer shows fewer than five bursts, and no other answer of "
             f"{source} has been seen"
         )
-    return f"a hop above {finding.segment.downstream} shows the same silence elsewhere in the text, which was rewritten"
+    if _is_shown_above(finding, lineup):
+        return f"a hop above {finding.segment.downstream} shows the same silence at another place of the rewritten text"
+    return None
 
 
 def _rewritten(lineup: Lineup) -> list[str]:
@@ -181,148 +124,6 @@ def _is_empty(path: Path) -> bool:
     return all(
         hop.end is not None and hop.end.ending is Ending.COMPLETE and not hop.timeline.stamps for hop in path.taps
     )
-
-
-# ---------------------------------------------------------------------------------------------- waits
-
-
-def _judged(lineup: Lineup, waits: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
-    """Every cause above its threshold in every wait, the longest first."""
-    ending = decompose.end(lineup)
-    findings = [
-        finding
-        for wait in (*waits, *([ending] if ending is not None else []))
-        for finding in _above(lineup, wait, policy, rhythm)
-    ]
-    combs = _combs(wait for wait in waits if wait.wait is Wait.GAP)
-    findings = [
-        replace(f, cause=Cause.BUFFERING) if f.cause is Cause.APP_STALL and _is_tooth(f, combs) else f for f in findings
-    ]
-    return sorted(findings, key=lambda f: -f.term_ns)
-
-
-def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) -> Iterable[Finding]:
-    if wait.gap_ns < policy.floor_ns:
-        return  # whatever the terms are, the reader did not wait
-    for segment, term in wait.terms.items():
-        if term < _limit(lineup, wait, segment, rhythm, policy):
-            continue
-        cause, kernel, where = _cause(lineup, wait, segment, term, rhythm)
-        yield Finding(
-            cause=cause,
-            segment=segment,
-            term_ns=term,
-            decomposition=wait,
-            **_place_of(lineup, wait),
-            confidence=min(1.0, term / wait.gap_ns),
-            kernel=kernel,
-            where=where,
-        )
-
-
-def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm, policy: Policy) -> float:
-    if segment.kind is not Kind.SOURCE:
-        return policy.floor_ns
-    if wait.wait is not Wait.FIRST_EVENT:
-        return rhythm.limit_ns
-    # an answer that is not streamed takes as long as the model needs for all of it
-    return policy.first_event_ns if lineup.lanes[0].hop.exchange.is_stream else math.inf
-
-
-def _place_of(lineup: Lineup, wait: Decomposition) -> Place:
-    """Where in the output the wait lies: the event that ended it, and what had been delivered when it began."""
-    last = lineup.last
-    before = last.event_count - 1 if wait.wait is Wait.END else wait.ended_by - 1
-    if before < 0:
-        return {"at_seq": last.seq[0], "at_position": 0, "is_position_exact": True}
-    return {
-        "at_seq": None if wait.wait is Wait.END else last.seq[wait.ended_by],
-        "at_position": last.low[before],
-        "is_position_exact": last.low[before] == last.high[before],
-    }
-
-
-def _cause(
-    lineup: Lineup, wait: Decomposition, segment: Segment, term: int, rhythm: Rhythm
-) -> tuple[Cause, Stuck | None, Whereabouts | None]:
-    if segment.kind is Kind.SIDECAR:
-        return Cause.SELF, None, None
-    if segment.kind is Kind.SOURCE:
-        if _had_hidden_output(lineup.lanes[0], wait, rhythm):
-            return Cause.HIDDEN_OUTPUT, None, None
-        return _by_wait(wait, Cause.SOURCE_STALL), None, None
-    late = Cause.SLOW_READER if segment.kind is Kind.READER else Cause.APP_STALL
-    n = next(
-        i for i, lane in enumerate(lineup.lanes) if lane.name == segment.upstream and lineup.before(i + 1) == segment
-    )
-    lane = lineup.lanes[n]
-    if wait.wait is Wait.GAP:
-        window = wait.windows[n]
-        events: Sequence[int] = range(min(window.first + 1, window.last), window.last + 1)
-    else:
-        events = [0] if wait.wait is Wait.FIRST_EVENT else [lane.count - 1]
-    where, kernel = whereabouts(lane, events, term, is_end=wait.wait is Wait.END)
-    if where is Whereabouts.NETWORK:
-        return Cause.NETWORK, kernel, where
-    return (late if segment.kind is Kind.READER else _by_wait(wait, late)), kernel, where
-
-
-def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
-    match wait.wait:
-        case Wait.FIRST_EVENT:
-            return Cause.SLOW_FIRST_EVENT
-        case Wait.END:
-            return Cause.END_HOLD
-        case Wait.GAP:
-            return during_stream
-
-
-def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm) -> bool:
-    """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there."""
-    if wait.wait is Wait.END:
-        start, stop = source.arrived[-1], source.hop.moments.upstream_ended_ns or source.arrived[-1]
-    elif wait.wait is Wait.FIRST_EVENT:
-        start, stop = 0, source.arrived[0]
-    else:
-        window = wait.windows[0]
-        start, stop = source.arrived[window.first], source.arrived[window.last]
-    shown = frozenset({EventClass.REASONING, EventClass.TOOL, EventClass.CONTROL})
-    hidden = [
-        s.arrived_ns for s in source.hop.timeline.stamps if start < s.arrived_ns < stop and s.event_class in shown
-    ]
-    instants = [start, *hidden, stop] if wait.wait is not Wait.FIRST_EVENT else [*hidden, stop]
-    if len(hidden) < 2:
-        return False
-    return max(b - a for a, b in pairwise(instants)) < rhythm.limit_ns
-
-
-def _combs(gaps: Iterable[Decomposition]) -> dict[Segment, list[int]]:
-    """For each segment the terms of the waits that are mostly its own: the teeth of a comb when there are many."""
-    combs: dict[Segment, list[int]] = {}
-    for wait in gaps:
-        segment = max(wait.terms, key=lambda s: wait.terms[s])
-        if wait.terms[segment] >= wait.gap_ns / 2:
-            combs.setdefault(segment, []).append(wait.terms[segment])
-    return combs
-
-
-def _is_tooth(finding: Finding, combs: dict[Segment, list[int]]) -> bool:
-    like = [tooth for tooth in combs.get(finding.segment, ()) if tooth > 0.35 * finding.term_ns]
-    return len(like) >= TEETH
-
-
-def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what another finding explains: the late first event and the held end of an app that buffers,
-    and all but the longest of one segment's findings of one cause."""
-    buffers = {f.segment: f.term_ns for f in reversed(findings) if f.cause is Cause.BUFFERING}
-    kept: list[Finding] = []
-    for finding in findings:
-        edge = finding.cause in {Cause.SLOW_FIRST_EVENT, Cause.END_HOLD}
-        if edge and finding.term_ns < 1.6 * buffers.get(finding.segment, 0):
-            continue
-        if not any(f.segment == finding.segment and f.cause is finding.cause for f in kept):
-            kept.append(finding)
-    return kept
 
 
 # ------------------------------------------------------------------------------------ trust and reach

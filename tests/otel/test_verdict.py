@@ -484,7 +484,7 @@ def test_a_text_that_a_hop_rewrites_lowers_the_confidence():
         ),
     )
     verdict = judge(join([*whole[:2], short]), LOW_FIRST)
-    assert any("another amount of text" in note for note in verdict.missing)
+    assert any("passed on other text" in note for note in verdict.missing)
     assert verdict.findings[0].confidence < 0.6
 
 
