@@ -76,7 +76,7 @@ def test_a_freeze_stops_the_process_at_its_event_and_lets_it_go_on() -> None:
         assert state() == "T"
         while state() == "T":
             time.sleep(0.005)
-        assert time.monotonic() - began_s == pytest.approx(0.2, abs=0.1)
+        assert time.monotonic() - began_s > 0.1
     finally:
         os.kill(sleeper.pid, signal.SIGKILL)
         sleeper.wait()
