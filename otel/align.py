@@ -63,7 +63,7 @@ class Lane:
 
     @property
     def name(self) -> str:
-        return self.hop.place.hop
+        return self.hop.place.tap
 
     @property
     def count(self) -> int:

@@ -74,17 +74,17 @@ def _was_replaced(hop: Hop, last: Hop) -> bool:
 def _ours(hop: Hop) -> Finding | None:
     if hop.end is None or hop.end.ending not in _OUR_DOING:
         return None
-    segment = Segment(Kind.SIDECAR, hop.place.hop, hop.place.hop)
+    segment = Segment(Kind.SIDECAR, hop.place.tap, hop.place.tap)
     return Finding(cause=Cause.SELF, segment=segment, detail=_OUR_DOING[hop.end.ending].format(hop.place.hop))
 
 
 def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Lineup | None) -> Finding:
     if n == 0:
-        segment = Segment(Kind.SOURCE, decompose.SOURCE, taps[0].place.hop)
+        segment = Segment(Kind.SOURCE, decompose.SOURCE, taps[0].place.tap)
     elif n == len(taps):
-        segment = Segment(Kind.READER, taps[-1].place.hop, CLIENT)
+        segment = Segment(Kind.READER, taps[-1].place.tap, CLIENT)
     else:
-        segment = Segment(Kind.BETWEEN, taps[n - 1].place.hop, taps[n].place.hop)
+        segment = Segment(Kind.BETWEEN, taps[n - 1].place.tap, taps[n].place.tap)
     last = lineup.last if lineup else None
     at = last.event_count - 1 if last else -1
     has_event = last is not None and at >= 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from otel.decompose import CLIENT, Decomposition, Kind, Segment
 from otel.evidence import Stuck, Whereabouts
+from otel.hop import EGRESS
 from otel.rhythm import Rhythm
 
 MS: Final = 1_000_000
@@ -79,7 +80,7 @@ class Finding:
 
     @property
     def first_hop(self) -> str:
-        return CLIENT if self.segment.kind is Kind.READER else self.segment.downstream
+        return CLIENT if self.segment.kind is Kind.READER else self.segment.downstream.removesuffix(EGRESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,9 @@ class Anchor:
     clock_domain: str
 
 
+EGRESS = " egress"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the hop stood: its name, which side of its app, and the OTel resource around it."""
@@ -178,6 +181,11 @@ class Place:
     hop: str
     role: TapRole
     resource: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tap(self) -> str:
+        """The name of this tap on a path, on which a hop with an egress listener has two."""
+        return self.hop + EGRESS if self.role is TapRole.EGRESS else self.hop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

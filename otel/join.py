@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final, TypeVar
 
-from otel.hop import Blocked, EventClass, Hop, Interval, State, TapRole, Timeline
+from otel.hop import EGRESS, Blocked, EventClass, Hop, Interval, State, TapRole, Timeline
 
 RATE_ERROR: Final = 250e-6
 """Largest relative difference of the rates of two machines' clocks that is allowed for (a free-running crystal
@@ -52,6 +52,7 @@ class Path:
     def absent_between(self, upstream: str | None, downstream: str | None) -> tuple[str, ...]:
         """Expected hops without a record between two taps; None stands for the source's and the reader's end."""
         order = list(self.expected)
+        upstream, downstream = (tap and tap.removesuffix(EGRESS) for tap in (upstream, downstream))
         begin = order.index(upstream) + 1 if upstream in order else 0 if upstream is None else len(order)
         end = order.index(downstream) if downstream in order else len(order) if downstream is None else 0
         return tuple(name for name in order[begin:end] if name in self.absent)

@@ -112,8 +112,8 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         "position_quantum": max(hop.timeline.quantum for hop in path.taps),
         "source_limit_s": _s(rhythm.limit_ns) if rhythm else None,
         "source_rhythm_s": _s(rhythm.p90_ns) if rhythm and rhythm.p90_ns is not None else None,
-        "blocked_s": {hop.place.hop: _s(_blocked_ns(hop)) for hop in path.taps},
-        "lag_s": {hop.place.hop: _s(lag_ns(hop)) for hop in path.taps},
+        "blocked_s": {hop.place.tap: _s(_blocked_ns(hop)) for hop in path.taps},
+        "lag_s": {hop.place.tap: _s(lag_ns(hop)) for hop in path.taps},
         "attempts": len(path.others),
     }
     if named is not None:

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from otel.decompose import CLIENT, Decomposition, Kind, Segment, Wait
 from otel.findings import Cause, Finding, Reach, Status, Verdict
-from otel.hop import Ending
+from otel.hop import EGRESS, Ending
 from otel.join import Path
 
 _REACHED: Final = {
@@ -46,6 +46,10 @@ def owner(path: Path, segment: Segment) -> str:
             return " or ".join([*path.absent_between(segment.upstream, None), CLIENT])
         case Kind.SOURCE:
             return " or ".join([*path.absent_between(None, segment.downstream), segment.downstream]) + " app"
+        case Kind.BETWEEN if segment.downstream.endswith(
+            EGRESS
+        ):  # its app is behind that tap: what is left is the link
+            return f"network between {segment.upstream} and {segment.downstream}"
         case Kind.BETWEEN:
             hidden = path.absent_between(segment.upstream, segment.downstream)
             return " or ".join([*hidden, segment.downstream]) + " app"

@@ -581,3 +581,18 @@ def test_a_thinned_timeline_shows_no_silence_where_events_were_left_out():
     assert judge(join(hops), LOW_FIRST).status is Status.HEALTHY
     stalled = [replace(h, timeline=thinned(h.timeline)) for h in run(Chain(events=3_000, stalls=[(PROXY, 900, 3 * S)]))]
     assert judge(join(stalled), LOW_FIRST).findings[0].first_hop == PROXY
+
+
+@pytest.mark.parametrize("where", ["source", PROXY, GATEWAY])
+def test_an_egress_tap_splits_a_segment_and_the_terms_still_add_up(where):
+    verdict = verdict_on(Chain(stalls=[(where, 60, 3 * S)], egress=[PROXY]))
+    assert verdict.findings[0].first_hop == (WORKER if where == "source" else where)
+    decomposition = verdict.findings[0].decomposition
+    assert sum(decomposition.terms.values()) == decomposition.gap_ns
+    labels = [segment.label for segment in decomposition.terms]
+    assert labels[2:6] == [
+        f"{WORKER}>{PROXY} egress",
+        f"self:{PROXY} egress",
+        f"{PROXY} egress>{PROXY}",
+        f"self:{PROXY}",
+    ]

@@ -84,6 +84,7 @@ class Chain:
     schedule: Sequence[int] | None = None
     wall: dict[str, int] = field(default_factory=dict)
     same_clock: bool = False
+    egress: Sequence[str] = ()
 
 
 def run(chain: Chain) -> list[Hop]:
@@ -93,13 +94,36 @@ def run(chain: Chain) -> list[Hop]:
     texts = _source(chain, asked[0])
     hops: list[Hop] = []
     for i, name in enumerate(chain.names):
+        arriving = texts
         texts = _held(texts, chain, name, at_source=i == 0)
         cut_here = chain.cut is not None and chain.cut[0] == ("source" if i == 0 else name)
         if cut_here and chain.cut is not None:
             texts = texts[: chain.cut[1]]
+        if name in chain.egress:
+            between, link = _tap(
+                replace(chain, slow_reader=None, lossy=None, freeze=None), i, arriving, asked[i], cut_here=False
+            )
+            hops.append(_as_egress(between, name))
+            assert link
         hop, texts = _tap(chain, i, texts, asked[i], cut_here=cut_here)
         hops.append(hop)
     return hops
+
+
+def _as_egress(hop: Hop, name: str) -> Hop:
+    """The tap between a hop's app and the hops behind it: it saw the request later than the tap before the app."""
+    later = APP // 2
+    shifted_stamps = tuple(
+        replace(s, arrived_ns=s.arrived_ns - later, taken_ns=None if s.taken_ns is None else s.taken_ns - later)
+        for s in hop.timeline.stamps
+    )
+    return replace(
+        hop,
+        span_id=span_id_of(hop.trace_id, name, "egress"),
+        place=Place(name, TapRole.EGRESS),
+        anchor=replace(hop.anchor, monotonic_ns=hop.anchor.monotonic_ns + later, wall_ns=hop.anchor.wall_ns + later),
+        timeline=replace(hop.timeline, stamps=shifted_stamps),
+    )
 
 
 def longest_wait(hop: Hop) -> int:
