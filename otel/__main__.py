@@ -30,6 +30,7 @@ from otel.judging import Clock, Judge, Rules
 from otel.logs import log_to_stderr, where
 from otel.receiver import Receiver, http_runner
 from otel.settings import Address, ConfigError
+from otel.settings_file import file_text_of
 from otel.settling import PATIENCE, Settling
 from otel.store.base import SECOND_NS, Stats, StoreError
 from otel.store.sqlite import SqliteStore
@@ -264,13 +265,7 @@ def _refused(name: str, address: Address, why: str) -> OSError:
 
 def _configured(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     """The configuration, with the file that flags or environment name. Raises ConfigError."""
-    file_name = flags["config"] or environ.get(FILE_VARIABLE)
-    file_text = None
-    if file_name:
-        try:
-            file_text = Path(file_name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError([f"--config: {file_name!r}: cannot be read: {error}"]) from None
+    file_text = file_text_of(flags["config"] or environ.get(FILE_VARIABLE))
     return config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
 
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
-from otel.hop import Ending, EventClass, Hop, Interval, KernelSample, Stamp, State
+from otel.hop import OUTPUT, Ending, EventClass, Hop, Interval, KernelSample, Stamp, State
 
-OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
 CONTENT: Final = frozenset({EventClass.CONTENT})
 SHADOW_NS: Final = 30_000_000
 """Input read within this time after we stopped being blocked or late may have lain waiting for us."""

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from otel import decompose
-from otel.align import OUTPUT
 from otel.decompose import CLIENT, Kind, Lineup, Segment
 from otel.findings import Cause, Finding
-from otel.hop import Ending, Hop
+from otel.hop import OUTPUT, Ending, Hop
 from otel.join import Path
 
 _UPSTREAM_ENDED: Final = {

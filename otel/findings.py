@@ -100,7 +100,6 @@ class Verdict:
     rhythm: Rhythm | None = None
     longest: Decomposition | None = None
     first: Decomposition | None = None
-    unaligned: tuple[str, ...] = ()
 
     @property
     def named(self) -> Finding | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from otel.hop import EventClass, Interval, Stamp, Timeline
+from otel.hop import OUTPUT, EventClass, Interval, Stamp, Timeline
 
 UNIT_NS: Final = 100_000
 """Default unit, 0.1 ms: finer times of single events would tell which tokens they were."""
@@ -25,7 +25,7 @@ EXACT_POSITIONS: Final = 32
 LEFT_OUT: Final = Timeline(unit_ns=UNIT_NS, quantum=QUANTUM, is_thinned=True, is_evidence_thinned=True)
 """What is known where a whole timeline had to be left out."""
 
-_OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL, EventClass.OPAQUE})
+_OUTPUT: Final = OUTPUT | {EventClass.OPAQUE}
 
 
 def quantised(timeline: Timeline, *, unit_ns: int = UNIT_NS, quantum: int = QUANTUM, is_open: bool = False) -> Timeline:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import Final
 
 
 class EventClass(IntEnum):
@@ -24,6 +25,10 @@ class EventClass(IntEnum):
     ERROR = 6
     TERMINAL = 7
     OPAQUE = 8
+
+
+OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
+"""The classes that carry what a model produced."""
 
 
 class Ending(StrEnum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final, TypeVar
 
-from otel.hop import EGRESS, Blocked, EventClass, Hop, Interval, State, TapRole, Timeline
+from otel.hop import EGRESS, OUTPUT, Blocked, Hop, Interval, State, TapRole, Timeline
 
 RATE_ERROR: Final = 250e-6
 """Largest relative difference of the rates of two machines' clocks that is allowed for (a free-running crystal
@@ -21,8 +21,6 @@ stays below 100 ppm): intervals closer together than this do not prove nesting."
 
 S = TypeVar("S", Blocked, Interval)
 _WHY_ABSENT: Final = "its sidecar did not report, or a hop before it does not pass the request id on"
-
-OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from otel.attributes import (
     write,
 )
 from otel.hop import (
+    OUTPUT,
     Anchor,
     End,
     Ending,
@@ -66,7 +67,7 @@ STALL_EVENTS: Final = 32
 """The longest ones; backends and their pages are made for tens of events a span."""
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"})
-_OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.TOOL, EventClass.OPAQUE})
+_OUTPUT: Final = OUTPUT | {EventClass.OPAQUE}
 _NO_FAILURE: Final = frozenset({Ending.COMPLETE, Ending.CLIENT_DISCONNECT, Ending.UNKNOWN_END})
 
 

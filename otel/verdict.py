@@ -57,7 +57,6 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         rhythm=seen.rhythm,
         longest=seen.longest,
         first=seen.first,
-        unaligned=tuple(unaligned),
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +22,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector
 from otel.hop import Ending, Place, TapRole
 from otel.logs import log_to_stderr
 from otel.settings import ConfigError
+from otel.settings_file import file_text_of
 from sidecar.admin import Admin
 from sidecar.clock import Clock, SystemClock
 from sidecar.config import FILE_VARIABLE, OPTIONS, Config, config_of, parser
@@ -194,13 +194,7 @@ async def _unless(signals: asyncio.Queue[int], work: Coroutine[Any, Any, object]
 
 def _configured(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     """The configuration, with the file that flags or environment name. Raises ConfigError."""
-    file_name = flags["config"] or environ.get(FILE_VARIABLE)
-    file_text = None
-    if file_name:
-        try:
-            file_text = Path(file_name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError([f"--config: {file_name!r}: cannot be read: {error}"]) from None
+    file_text = file_text_of(flags["config"] or environ.get(FILE_VARIABLE))
     return config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
 
 
