@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep docs docs-check golden lock clean
+.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep fuzz soak docs docs-check golden lock clean
 
 help:  ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ arrows: setup  ## who may import whom
 
 deep: setup  ## the properties with many more examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "not e2e" --timeout 1200
+
+fuzz: setup  ## every parser of what a peer sends, coverage-guided, for a minute
+	@$(BIN)/python -m tests.fuzz --seconds 60
+
+soak: setup  ## a sidecar under mixed faults for two minutes: one record each, nothing grows
+	@$(BIN)/python -m tests.soak --minutes 2
 
 docs: setup  ## write the tables and maps in the READMEs anew
 	@$(BIN)/python -m tests.house.docs write

@@ -104,6 +104,7 @@ _IDS: Final = _Codec(lambda ids: ids or None, _ids, absent=())
 _COUNT: Final = _Codec(_as_it_is, _count)
 _COUNT_OR_NONE: Final = _Codec(_as_it_is, _count, absent=None)
 _FLAG: Final = _Codec(_as_it_is, _flag)
+_FLAG_OR_NONE: Final = _Codec(_as_it_is, _flag, absent=None)
 _ONLY_TRUE: Final = _Codec(lambda flag: flag or None, _flag, absent=False)
 _INSTANT: Final = _Codec(_seconds, _instant)
 _INSTANT_OR_NONE: Final = _Codec(_seconds, _instant, absent=None)
@@ -136,7 +137,10 @@ EXCHANGE: Final[Rows] = (
     ("gapline.framing", "framing", _TEXT),
     ("gapline.dialect", "dialect", _TEXT),
     ("gen_ai.request.model", "model", _TEXT_OR_NONE),
+    ("gen_ai.response.model", "response_model", _TEXT_OR_NONE),
     ("gen_ai.response.id", "response_id", _TEXT_OR_NONE),
+    ("gapline.request.stream", "request_is_stream", _FLAG_OR_NONE),
+    ("gapline.request.prompt_bucket", "prompt_bucket", _TEXT_OR_NONE),
     ("gen_ai.request.stream", "is_stream", _ONLY_TRUE),
     ("gapline.terminal_rule", "has_terminal_rule", _FLAG),
     ("gapline.error.type", "error_type", _TEXT_OR_NONE),
@@ -161,6 +165,7 @@ TRAFFIC: Final[Rows] = (
     ("gapline.dataless", "dataless_count", _COUNT),
     ("gapline.wasted_events", "wasted_count", _COUNT),
     ("gapline.unterminated_tail", "has_unterminated_tail", _FLAG),
+    ("gapline.bytes_missing", "missing_bytes", _COUNT_OR_NONE),
 )
 END: Final[Rows] = (
     ("gapline.ending", "ending", _choice(Ending)),
@@ -168,6 +173,7 @@ END: Final[Rows] = (
     ("gapline.phase", "phase", _choice(Phase)),
     ("gapline.idle_at_end", "idle_ns", _INSTANT),
     ("gapline.framing_incomplete", "framing_incomplete", _FLAG),
+    ("gapline.end.cut", "cut", _TEXT_OR_NONE),
 )
 LEFT_OUT: Final[Rows] = (("gapline.timeline.left_out", "is_left_out", _ONLY_TRUE),)
 PART_COUNT: Final[Rows] = (("gapline.timeline.parts", "count", _COUNT),)

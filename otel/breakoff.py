@@ -13,7 +13,7 @@ from typing import Final
 from otel import decompose
 from otel.decompose import CLIENT, Kind, Lineup, Segment
 from otel.findings import Cause, Finding
-from otel.hop import OUTPUT, Ending, Hop
+from otel.hop import OUTPUT, Ending, Hop, Side
 from otel.join import Path
 
 _UPSTREAM_ENDED: Final = {
@@ -50,13 +50,11 @@ def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
             found = (Cause.ERROR_EVENT, f"its upstream answered with status {hop.exchange.status}")
         if found is not None:  # what a sidecar nearer the source ended itself is what this tap saw
             return [ours or _ending(taps, n, found[0], f"{hop.place.hop} saw that {found[1]}", lineup)]
-        ours = ours or _ours(hop)
+        ours = ours or _ours(hop) or _given_up(taps, n, lineup)
     for n in reversed(range(len(taps))):
         hop = taps[n]
         if hop.end and hop.end.ending in _DOWNSTREAM_ENDED:
-            is_reader = n == len(taps) - 1
-            cause = Cause.CLIENT_DISCONNECT if is_reader else Cause.ABORTED
-            return [_ending(taps, n + 1, cause, f"{hop.place.hop} saw its downstream close first", lineup)]
+            return [_given_up(taps, n, lineup) or _left(taps, n, "saw its downstream close first", lineup)]
         if (finding := _ours(hop)) is not None:
             return [finding]
     return []
@@ -68,6 +66,19 @@ def _was_replaced(hop: Hop, last: Hop) -> bool:
         last.end is not None and last.end.ending is Ending.COMPLETE and (last.exchange.status or 0) < _ERROR_STATUS
     )
     return hop is not last and is_whole and not any(s.event_class in OUTPUT for s in hop.timeline.stamps)
+
+
+def _left(taps: Sequence[Hop], n: int, how: str, lineup: Lineup | None) -> Finding:
+    cause = Cause.CLIENT_DISCONNECT if n == len(taps) - 1 else Cause.ABORTED
+    return _ending(taps, n + 1, cause, f"{taps[n].place.hop} {how}", lineup)
+
+
+def _given_up(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding | None:
+    """A downstream that took nothing until our limit fired is charged like one that closed."""
+    end = taps[n].end
+    if end is None or end.ending not in _DOWNSTREAM_ENDED or end.ended_by is not Side.SIDECAR:
+        return None
+    return _left(taps, n, "gave up its downstream, which took nothing", lineup)
 
 
 def _ours(hop: Hop) -> Finding | None:

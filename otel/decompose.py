@@ -33,7 +33,7 @@ from otel.align import (
     shadow,
     window_of,
 )
-from otel.hop import Hop, State, TapRole
+from otel.hop import WEBSOCKET, Hop, State, TapRole
 
 SOURCE: Final = "source"
 CLIENT: Final = "client"
@@ -131,8 +131,11 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
 
     Where the hops saw different numbers of events, and nothing visible to line them up by, or where the hop nearest
     the reader saw other events than the rest, only the beginning and the end of the answer are compared. None
-    where there is nothing to compare at all.
+    where there is nothing to compare at all, or where an answer's events would meet the messages of a WebSocket, which
+    may carry many answers and begins long before any of them.
     """
+    if meets_websocket(hops):
+        return None, [hop.place.hop for hop in hops if hop.exchange.framing == WEBSOCKET]
     for carriers in carriers_of(hops):
         lanes = [lane_of(hop, carriers) for hop in hops]
         usable = [lane for lane in lanes if lane.count]
@@ -149,6 +152,11 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
         return None, [hop.place.hop for hop in hops if hop.timeline.stamps]
     lineup = Lineup(lanes=ends, reader=acknowledged(ends[-1]), by_ordinal=True, is_partial=True)
     return lineup, [hop.place.hop for hop in hops if not hop.timeline.stamps]
+
+
+def meets_websocket(hops: Sequence[Hop]) -> bool:
+    """Whether some of these hops saw the messages of a WebSocket, and others the events of an answer."""
+    return len({hop.exchange.framing == WEBSOCKET for hop in hops if hop.timeline.stamps}) > 1
 
 
 def gap_before(lineup: Lineup, j: int) -> Decomposition:

@@ -31,6 +31,10 @@ OUTPUT: Final = frozenset({EventClass.CONTENT, EventClass.REASONING, EventClass.
 """The classes that carry what a model produced."""
 
 
+WEBSOCKET: Final = "websocket"
+"""The framing of an exchange in which both sides send messages when they like: a silence says nothing of anybody."""
+
+
 class Ending(StrEnum):
     """How an exchange ended. Exactly one applies; the first that fits, in the order of `sidecar.endings`."""
 
@@ -220,7 +224,8 @@ class Traffic:
     """What passed, counted: bytes of bodies as they were on the wire (content coding untouched).
 
     comment_count and dataless_count are SSE blocks that dispatch no event and get no sequence number;
-    wasted_count are events that still arrived after the client had left.
+    wasted_count are events that still arrived after the client had left. missing_bytes: what the upstream had
+    announced (Content-Length) and did not send; None where it announced nothing, or sent all.
     """
 
     request_bytes: int = 0
@@ -231,14 +236,18 @@ class Traffic:
     dataless_count: int = 0
     wasted_count: int = 0
     has_unterminated_tail: bool = False
+    missing_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """What was asked and answered, as far as it may be recorded: no query string, no header, no body.
 
-    framing: `sse`, `ndjson`, `opaque` or `none`. dialect: the API whose rules classed the events.
-    is_stream: the response was a stream of events. error_type and error_code are tokens, never text.
+    framing: `sse`, `ndjson`, `websocket`, `opaque` or `none`. dialect: the API whose rules classed the events.
+    model: as the request names it, else as the answer does, whose own word is response_model.
+    request_is_stream: the request asked for a stream, None where it did not say. prompt_bucket: the size of the
+    prompt, coarsely (`<16K`). is_stream: the response was a stream of events. error_type and error_code are tokens,
+    never text.
     has_terminal_rule: the dialect marks its end in band, so a clean end without the mark is a cut.
     """
 
@@ -248,7 +257,10 @@ class Exchange:
     framing: str = "none"
     dialect: str = "opaque"
     model: str | None = None
+    response_model: str | None = None
     response_id: str | None = None
+    request_is_stream: bool | None = None
+    prompt_bucket: str | None = None
     is_stream: bool = False
     has_terminal_rule: bool = False
     error_type: str | None = None
@@ -261,6 +273,8 @@ class End:
     """How it ended, by whom, in which phase, and after how long without a byte from upstream.
 
     framing_incomplete: the HTTP framing of the upstream's body broke off, whatever else was true.
+    cut: how the side that ended it did so where that was no orderly end: `fin` or `reset` of its connection, `framing`
+    that cannot be read on, `timeout` of a limit; None where it was orderly, or is not known.
     """
 
     ending: Ending
@@ -268,6 +282,7 @@ class End:
     phase: Phase
     idle_ns: int
     framing_incomplete: bool = False
+    cut: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +292,7 @@ class Hop:
     request_id is printable ASCII of at most 200 characters, as `otel.ids.recorded` makes it.
     aliases: other ids of the same request that this hop saw. segment_index counts the segments cut
     before this record; a segment's stamps begin where the one before it ended, a final hop has all.
+    sent: the messages of the reader, where both sides send them (a WebSocket); `timeline` has those towards it.
     """
 
     request_id: str
@@ -293,4 +309,5 @@ class Hop:
     moments: Moments
     traffic: Traffic = field(default_factory=Traffic)
     timeline: Timeline
+    sent: Timeline | None = None
     end: End | None = None

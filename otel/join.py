@@ -133,10 +133,14 @@ def _merged(segments: Sequence[Hop], notes: list[str]) -> Hop:
     lost = sorted(set(range(last.segment_index + 1)) - set(found))
     if lost:
         notes.append(f"segment {', '.join(map(str, lost))} of {last.segment_index + 1} of {last.place.hop} is missing")
-    parts = [hop.timeline for hop in ordered]
-    timeline = Timeline(
-        unit_ns=last.timeline.unit_ns,
-        quantum=last.timeline.quantum,
+    sent = [hop.sent for hop in ordered if hop.sent is not None]
+    return replace(last, timeline=_added([hop.timeline for hop in ordered]), sent=_added(sent) if sent else None)
+
+
+def _added(parts: Sequence[Timeline]) -> Timeline:
+    return Timeline(
+        unit_ns=parts[-1].unit_ns,
+        quantum=parts[-1].quantum,
         stamps=tuple(stamp for part in parts for stamp in part.stamps),
         blocked=_longest(b for part in parts for b in part.blocked),
         lag=_longest(i for part in parts for i in part.lag),
@@ -144,7 +148,6 @@ def _merged(segments: Sequence[Hop], notes: list[str]) -> Hop:
         window_peak_bytes=max((p.window_peak_bytes for p in parts if p.window_peak_bytes is not None), default=None),
         is_thinned=any(part.is_thinned for part in parts),
     )
-    return replace(last, timeline=timeline)
 
 
 def _longest(stretches: Iterable[S]) -> tuple[S, ...]:

@@ -15,7 +15,7 @@ from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
-from otel.hop import Hop, State
+from otel.hop import Hop, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
@@ -143,14 +143,18 @@ def _hop(hop: Hop) -> Answer:
         "hop": hop.place.hop,
         "role": hop.place.role.value,
         "events": traffic.event_count,
+        "messages_sent": None if hop.sent is None else _count(hop.sent),
         "outcome": end.ending.value if end else None,
         "ended_by": end.ended_by.value if end else None,
+        "cut": end.cut if end else None,
         "phase": end.phase.value if end else None,
         "hold_s": _s(max(held, default=0)),
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,
+        "bytes_missing": traffic.missing_bytes,
         "status": hop.exchange.status,
         "model": hop.exchange.model,
+        "prompt": hop.exchange.prompt_bucket,
         "duration_s": _s(hop.moments.closed_ns),
         "first_event_s": _s(stamps[0].arrived_ns) if stamps else None,
         "longest_gap_s": _s(longest_gap_ns(hop)),
@@ -165,6 +169,11 @@ def _hop(hop: Hop) -> Answer:
         "trace_id": hop.trace_id,
         "span_id": hop.span_id,
     }
+
+
+def _count(timeline: Timeline) -> int:
+    """Events of a timeline, also of one that was thinned."""
+    return timeline.stamps[-1].seq + 1 if timeline.stamps else 0
 
 
 def _tap(hop: Hop, shift_ns: int) -> Answer:

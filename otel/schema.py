@@ -39,6 +39,8 @@ class Attribute:
 
 
 TIMELINE_EVENT: Final = "gapline.timeline"
+SENT_EVENT: Final = "gapline.timeline.sent"
+"""The same for the messages of the reader, where both sides send them: the attributes have the same names."""
 FIRST_EVENT: Final = "gapline.first_event"
 STALL_EVENT: Final = "gapline.stall"
 CLIENT_LEFT_EVENT: Final = "gapline.client_left"
@@ -66,7 +68,8 @@ ATTRIBUTES: Final = (
     Attribute("url.path", "string", "", _S, "request path, never the query"),
     Attribute("http.response.status_code", "int", "", _S, "status of the response as passed on"),
     Attribute("error.type", "string", "", _S, "the ending when it is a failure"),
-    Attribute("gen_ai.request.model", "string", "", _S, "model as the answer names it"),
+    Attribute("gen_ai.request.model", "string", "", _S, "model as the request names it, else as the answer does"),
+    Attribute("gen_ai.response.model", "string", "", _S, "model as the answer names it"),
     Attribute("gen_ai.request.stream", "boolean", "", _S, "true for a stream of events"),
     Attribute("gen_ai.response.id", "string", "", _S, "the answer's own id"),
     Attribute(
@@ -76,7 +79,9 @@ ATTRIBUTES: Final = (
         _S,
         "request head to first event with output, arrived",
     ),
-    Attribute("gapline.framing", "string", "", _S, "`sse`, `ndjson`, `opaque` or `none`"),
+    Attribute("gapline.request.stream", "boolean", "", _S, "whether the request asked for a stream, where it said"),
+    Attribute("gapline.request.prompt_bucket", "string", "", _S, "size of the prompt by powers of four: `<16K`"),
+    Attribute("gapline.framing", "string", "", _S, "`sse`, `ndjson`, `websocket`, `opaque` or `none`"),
     Attribute("gapline.dialect", "string", "", _S, "the API whose rules classed the events"),
     Attribute("gapline.terminal_rule", "boolean", "", _S, "the dialect marks its end in band"),
     Attribute("gapline.error.type", "string", "", _S, "type of an error event or failure, a token, never text"),
@@ -91,6 +96,7 @@ ATTRIBUTES: Final = (
     Attribute("gapline.closed", "double", "s", _S, "anchor to the record closed or cut"),
     Attribute("gapline.request.bytes", "int", "By", _S, "request body bytes passed up"),
     Attribute("gapline.bytes_in", "int", "By", _S, "response body bytes read from upstream"),
+    Attribute("gapline.bytes_missing", "int", "By", _S, "of the announced upstream body, what never came"),
     Attribute("gapline.bytes_out", "int", "By", _S, "response body bytes handed downstream"),
     Attribute("gapline.events", "int", "{event}", _S, "dispatched events, each with a sequence number"),
     Attribute("gapline.comments", "int", "{block}", _S, "SSE blocks of comments only: no sequence number"),
@@ -105,6 +111,7 @@ ATTRIBUTES: Final = (
     Attribute("gapline.phase", "string", "", _S, "how far it had come"),
     Attribute("gapline.idle_at_end", "double", "s", _S, "time since the last byte from upstream when it ended"),
     Attribute("gapline.framing_incomplete", "boolean", "", _S, "the HTTP framing of the upstream body broke off"),
+    Attribute("gapline.end.cut", "string", "", _S, "how that side cut it: `fin`, `reset`, `framing`, `timeout`"),
     Attribute("gapline.timeline.format", "int", "", _T, "version of the packed format"),
     Attribute("gapline.timeline.unit_ns", "int", "ns", _T, "unit of its times"),
     Attribute("gapline.timeline.events", "int", "{event}", _T, "rows in it"),

@@ -30,7 +30,7 @@ class Option:
     """One setting. `parse` turns text into the value and raises ValueError with the rule that was broken.
 
     default is the value when nothing sets it, `REQUIRED` when something must. A switch takes no value as a
-    flag and `true` or `false` elsewhere.
+    flag and `true` or `false` elsewhere. is_list: the value is a list with commas, and the flag may be repeated.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Option:
     default: object
     help: str
     metavar: str = "VALUE"
+    is_list: bool = False
 
     @property
     def flag(self) -> str:
@@ -67,6 +68,23 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+UNIX: Final = "unix:"
+_UNIX_PATH_BYTES: Final = 107  # what `struct sockaddr_un` holds
+
+
+@dataclass(frozen=True, slots=True)
+class UnixPath:
+    """A unix socket, by its absolute path."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return UNIX + self.path
+
+
+Endpoint = Address | UnixPath
+
+
 def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, prefix: str) -> None:
     """Give the parser a flag for every option, with its default and its variable in the help."""
     for option in options:
@@ -74,7 +92,19 @@ def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, pre
         if option.is_switch:
             parser.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
         else:
-            parser.add_argument(option.flag, default=None, metavar=option.metavar, help=text)
+            action = _Joined if option.is_list else "store"
+            parser.add_argument(option.flag, action=action, default=None, metavar=option.metavar, help=text)
+
+
+class _Joined(argparse.Action):
+    """Each further use of the flag adds to the list."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        del parser, option
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
 
 
 def load(
@@ -196,6 +226,17 @@ def address(value: str) -> Address:
     elif ":" in host:
         raise ValueError("an IPv6 host must stand in brackets, [HOST]:PORT")
     return Address(host or "0.0.0.0", int(port))  # noqa: S104  # an empty host means every interface, as in nginx
+
+
+def unix_path(value: str) -> UnixPath:
+    path = value.removeprefix(UNIX)
+    if not path.startswith("/") or len(path.encode()) > _UNIX_PATH_BYTES:
+        raise ValueError(f"must be unix:/PATH, absolute and of at most {_UNIX_PATH_BYTES} bytes")
+    return UnixPath(path)
+
+
+def endpoint(value: str) -> Endpoint:
+    return unix_path(value) if value.startswith(UNIX) else address(value)
 
 
 def http_url(value: str) -> str:

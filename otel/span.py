@@ -1,7 +1,8 @@
 """A hop as an OpenTelemetry span, and the hop of a span.
 
 Which field an attribute carries says `otel.attributes`, what it means `otel.schema`. The packed timeline lies in one
-span event, `gapline.timeline`. What is derived from it for people (the longest gap, the notable events) is written
+span event, `gapline.timeline`; where the reader sends messages too, theirs lies in a second one, which a reader that
+does not know of it passes over. What is derived from it for people (the longest gap, the notable events) is written
 and never read back.
 """
 
@@ -36,6 +37,7 @@ from otel.attributes import (
 )
 from otel.hop import (
     OUTPUT,
+    WEBSOCKET,
     Anchor,
     End,
     Ending,
@@ -145,7 +147,7 @@ def hop_to_span(hop: Hop) -> Span:
         start_ns=hop.anchor.wall_ns,
         end_ns=end_ns,
         attributes=attributes,
-        events=(*_notable(hop), _timeline_event(hop.timeline, end_ns)),
+        events=(*_notable(hop), *_timeline_events(hop, end_ns)),
         status_code=ERROR if is_failure else UNSET,
         resource=dict(hop.place.resource),
         scope_name=schema.SCOPE,
@@ -181,7 +183,8 @@ def span_to_hop(span: Span) -> Hop:
         exchange=Exchange(**read(EXCHANGE, attributes)),
         moments=Moments(**read(MOMENTS, attributes)),
         traffic=Traffic(**read(TRAFFIC, attributes)),
-        timeline=_timeline_of(span),
+        timeline=_the_timeline_of(span),
+        sent=_timeline_of(span, schema.SENT_EVENT),
         end=None if is_open else End(**read(END, attributes)),
     )
 
@@ -189,34 +192,49 @@ def span_to_hop(span: Span) -> Hop:
 def without_timeline(span: Span) -> Span:
     """The span without the parts of its timeline, marked so: for a receiver that refuses the size of the whole.
 
-    Its hop is the same with the timeline `grain.LEFT_OUT`.
+    Its hop is the same with `grain.LEFT_OUT` for each timeline.
     """
     events = []
     for event in span.events:
         kept = dict(event.attributes)
-        if event.name == schema.TIMELINE_EVENT:
+        if event.name in {schema.TIMELINE_EVENT, schema.SENT_EVENT}:
             kept = {name: value for name, value in kept.items() if not name.startswith(schema.PART_PREFIX)}
             kept["gapline.timeline.left_out"] = True
         events.append(replace(event, attributes=kept))
     return replace(span, events=tuple(events))
 
 
-def _timeline_event(kept: Timeline, time_ns: int) -> SpanEvent:
+def _timeline_events(hop: Hop, time_ns: int) -> Iterator[SpanEvent]:
+    yield _timeline_event(schema.TIMELINE_EVENT, hop.timeline, time_ns)
+    if hop.sent is not None:
+        yield _timeline_event(schema.SENT_EVENT, hop.sent, time_ns)
+
+
+def _timeline_event(name: str, kept: Timeline, time_ns: int) -> SpanEvent:
     try:
         packed = timeline.pack(kept)
     except timeline.TimelineError as error:
-        raise SpanError(f"{schema.TIMELINE_EVENT}: {error}") from None
+        raise SpanError(f"{name}: {error}") from None
     attributes = write(PACKED, packed)
     attributes["gapline.timeline.unit_ns"] = kept.unit_ns
     attributes["gapline.timeline.parts"] = len(packed.parts)
     attributes |= {_part(i): part for i, part in enumerate(packed.parts)}
-    return SpanEvent(schema.TIMELINE_EVENT, time_ns, attributes)
+    return SpanEvent(name, time_ns, attributes)
 
 
-def _timeline_of(span: Span) -> Timeline:
-    found = [event.attributes for event in span.events if event.name == schema.TIMELINE_EVENT]
-    if len(found) != 1:
-        raise SpanError(f"{schema.TIMELINE_EVENT}: {len(found)} events of this name, there must be one")
+def _the_timeline_of(span: Span) -> Timeline:
+    found = _timeline_of(span, schema.TIMELINE_EVENT)
+    if found is None:
+        raise SpanError(f"{schema.TIMELINE_EVENT}: 0 events of this name, there must be one")
+    return found
+
+
+def _timeline_of(span: Span, name: str) -> Timeline | None:
+    found = [event.attributes for event in span.events if event.name == name]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise SpanError(f"{name}: {len(found)} events of this name, there must be one")
     attributes = found[0]
     if read(LEFT_OUT, attributes)["is_left_out"]:
         return grain.LEFT_OUT
@@ -227,7 +245,7 @@ def _timeline_of(span: Span) -> Timeline:
     try:
         return timeline.unpack(timeline.Packed(**read(PACKED, attributes), parts=tuple(parts.values())))
     except timeline.TimelineError as error:
-        raise SpanError(f"{schema.TIMELINE_EVENT}: {error}") from None
+        raise SpanError(f"{name}: {error}") from None
 
 
 def _part(index: int) -> str:
@@ -245,12 +263,16 @@ def _summary(hop: Hop) -> dict[str, AttributeValue]:
 
 
 def _notable(hop: Hop) -> list[SpanEvent]:
-    """The first output, the longest stalls and the client's leaving, in order of time."""
+    """The first output, the longest stalls and the client's leaving, in order of time.
+
+    In a WebSocket nobody knows who waited for whom, so no silence there is a stall.
+    """
     wall_ns = hop.anchor.wall_ns
     events = []
     if (first := _first_output(hop.timeline)) is not None:
         events.append(SpanEvent(schema.FIRST_EVENT, wall_ns + first.arrived_ns, {"gapline.event.seq": first.seq}))
-    stalls = sorted((gap for gap in _gaps(hop.timeline) if gap[0] >= STALL_NS), key=lambda gap: -gap[0])
+    gaps = () if hop.exchange.framing == WEBSOCKET else _gaps(hop.timeline)
+    stalls = sorted((gap for gap in gaps if gap[0] >= STALL_NS), key=lambda gap: -gap[0])
     for gap_ns, stamp in stalls[:STALL_EVENTS]:
         about: Attributes = {"gapline.event.seq": stamp.seq, "gapline.event.gap": gap_ns / 1e9}
         events.append(SpanEvent(schema.STALL_EVENT, wall_ns + stamp.arrived_ns, about))

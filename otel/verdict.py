@@ -62,6 +62,8 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
 
 def _blind(path: Path, lineup: Lineup | None, policy: Policy) -> str | None:
     """Why nothing can be said where nothing was found, None where there is nothing to be found."""
+    if decompose.meets_websocket(path.taps):
+        return "who was waited for, where messages of a WebSocket meet the events of an answer"
     if lineup is None:
         return None if _is_empty(path) else "no tap saw an event of the answer"
     if lineup.is_partial and any(longest_gap_ns(hop) >= policy.floor_ns for hop in path.taps):

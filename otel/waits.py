@@ -17,7 +17,7 @@ from otel.align import Lane
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
 from otel.evidence import Stuck, Whereabouts, whereabouts
 from otel.findings import MS, Cause, Finding, Policy
-from otel.hop import EventClass
+from otel.hop import WEBSOCKET, EventClass
 from otel.rhythm import Rhythm, rhythm_of
 
 LOOK_NS: Final = 100 * MS
@@ -39,12 +39,19 @@ class Seen:
 
 
 def look(lineup: Lineup, policy: Policy) -> Seen:
-    """Everything above its threshold in every wait of the answer, the longest first."""
+    """Everything above its threshold in every wait of the answer, the longest first.
+
+    In a conversation whoever speaks next may be waited for: nothing is a wait of the reader's but what one tap shows
+    and the tap before it does not.
+    """
     rhythm = _rhythm(lineup.lanes[0], policy)
     gaps = _gaps(lineup)
+    if _is_conversation(lineup.lanes[0]):
+        return Seen(_explained(_judged(lineup, gaps, None, rhythm, policy)), rhythm)
     first = decompose.first_event(lineup)
     longest = max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup)
-    return Seen(_explained(_judged(lineup, [*gaps, first], rhythm, policy)), rhythm, longest, first)
+    findings = _judged(lineup, [*gaps, first], decompose.end(lineup), rhythm, policy)
+    return Seen(_explained(findings), rhythm, longest, first)
 
 
 class Place(TypedDict):
@@ -77,16 +84,17 @@ def _rhythm(source: Lane, policy: Policy) -> Rhythm:
     gaps = [
         source.arrived[i] - source.arrived[i - 1] - source.blocked_before[i] - source.lag_before[i]
         for i in range(1, source.event_count)
-        if source.is_whole[i]
+        if source.is_whole[i] and not _is_conversation(source)
     ]
     return rhythm_of(
         gaps, floor_ns=policy.floor_ns, ceiling_ns=policy.ceiling_ns, elsewhere_ns=policy.rhythm_elsewhere_ns
     )
 
 
-def _judged(lineup: Lineup, waits: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
+def _judged(
+    lineup: Lineup, waits: Sequence[Decomposition], ending: Decomposition | None, rhythm: Rhythm, policy: Policy
+) -> list[Finding]:
     """Every cause above its threshold in every wait, the longest first."""
-    ending = decompose.end(lineup)
     findings = [
         finding
         for wait in (*waits, *([ending] if ending is not None else []))
@@ -121,10 +129,17 @@ def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) 
 def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm, policy: Policy) -> float:
     if segment.kind is not Kind.SOURCE:
         return policy.floor_ns
+    if _is_conversation(lineup.lanes[0]):
+        return math.inf
     if wait.wait is not Wait.FIRST_EVENT:
         return rhythm.limit_ns
     # an answer that is not streamed takes as long as the model needs for all of it
     return policy.first_event_ns if lineup.lanes[0].hop.exchange.is_stream else math.inf
+
+
+def _is_conversation(source: Lane) -> bool:
+    """Whether the source may wait for the reader as well as the reader for the source, so that neither has a rhythm."""
+    return source.hop.exchange.framing == WEBSOCKET
 
 
 def _place_of(lineup: Lineup, wait: Decomposition) -> Place:

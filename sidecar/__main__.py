@@ -1,57 +1,64 @@
-"""The sidecar's composition root: build everything from the configuration, run, drain on SIGTERM."""
+"""The sidecar's composition root: settings, one process or a parent of several, signals, drain on SIGTERM."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import platform
-import signal
+import socket
 import sys
-import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, Final
 
-import aiohttp
-from aiohttp import web
-from opentelemetry.sdk.resources import OTELResourceDetector
-
-from otel.hop import Ending, Place, TapRole
 from otel.logs import log_to_stderr
 from otel.settings import ConfigError
 from otel.settings_file import file_text_of
-from sidecar.admin import Admin
-from sidecar.clock import Clock, SystemClock
-from sidecar.config import FILE_VARIABLE, OPTIONS, Config, config_of, parser
-from sidecar.exchanges import Exchanges
+from sidecar.assembly import Sidecar, build, check_files, exporter_of, share
+from sidecar.bind import Sockets, listeners_of, open_for, tell_listening
+from sidecar.channel import Birth, ChannelError, answer, birth_from
+from sidecar.clock import SystemClock
+from sidecar.config import FILE_VARIABLE, WORKER_VARIABLE, Config, config_of, parser
+from sidecar.cpus import usable_cpus
+from sidecar.deadlines import DRAINED
+from sidecar.descriptors import connection_limit, raise_limit
 from sidecar.exporter import Exporter
-from sidecar.lag import Canary
-from sidecar.listener import Listener, RefusedHeads
-from sidecar.records import Records
-from sidecar.relay import Relay
-from sidecar.upstream import Upstream, open_session
+from sidecar.options import MAX_WORKERS, OPTIONS
+from sidecar.signals import Signals
+from sidecar.sockets import inherited
+from sidecar.supervisor import supervise
+from sidecar.tls import TlsError
 
 try:
     import uvloop
 except ImportError:  # there is none for this platform
     uvloop = None  # type: ignore[assignment]
 
+__all__ = ["Sidecar", "build", "loop_factory", "main"]
+
 log = logging.getLogger("sidecar")
 
 FLUSH_S: Final = 5.0
 """Longest that the end waits for spans to be taken: what Kubernetes grants is 30 s for everything."""
 _USAGE: Final = 2
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """That we are a worker: which one, and our end of the channel to the parent."""
+
+    birth: Birth
+    end: socket.socket
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the sidecar until a signal ends it. 0: drained; 1: ended at once or not started; 2: wrong usage."""
     flags: dict[str, Any] = vars(parser().parse_args(argv))
     try:
-        config = _configured(flags, os.environ)
+        post = _post(os.environ.get(WORKER_VARIABLE))
+        file_text = file_text_of(flags["config"] or os.environ.get(FILE_VARIABLE)) if post is None else None
+        config = _configured(flags, os.environ, file_text=file_text if post is None else post.birth.file_text)
         new_loop = loop_factory(config.loop)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)  # noqa: T201  # before there is a log
@@ -60,8 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("the configuration can be used")  # noqa: T201
         return 0
     log_to_stderr(config.log_level)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(serve(config))
+    if post is not None:
+        _name_lines(post.birth.number)
+        return _run(serve(share(config, post.birth.worker_count), post=post), new_loop)
+    if (count := config.workers or min(usable_cpus(), MAX_WORKERS)) == 1:
+        return _run(serve(config), new_loop)
+    again = (sys.executable, *sys.orig_argv[1:])  # a worker is started just as we were
+    parent = supervise(config, count, command=again, clock=SystemClock(), file_text=file_text)
+    return _run(parent, asyncio.new_event_loop)
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -73,97 +86,34 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sidecar:
-    """The parts of one process, put together."""
-
-    config: Config
-    listener: Listener
-    admin: web.AppRunner
-    exchanges: Exchanges
-    records: Records
-    canary: Canary
-    refused_heads: RefusedHeads
-    session: aiohttp.ClientSession
-
-    async def start(self) -> None:
-        """Listen. Raises OSError when an address cannot be had."""
-        await self.listener.start(self.config.listen)
-        if self.config.admin is not None:
-            await self.admin.setup()
-            await web.TCPSite(self.admin, self.config.admin.host, self.config.admin.port).start()
-
-    async def close(self) -> None:
-        """Close every connection, up and down."""
-        await self.listener.close()
-        await self.admin.cleanup()
-        await self.session.close()
-
-
-def build(config: Config, *, clock: Clock, exporter: Exporter | None) -> Sidecar:
-    """Put the parts together; called in the event loop to which they will belong."""
-    instance = str(uuid.uuid4())
-    canary = Canary(clock)
-    records = Records(exporter, is_exact=config.exact)
-    exchanges = Exchanges(clock, canary=canary, records=records, stall_after_ns=round(config.stall_after * 1e9))
-    refused_heads = RefusedHeads()
-    session = open_session(connect_timeout_s=config.connect_timeout)
-    relay = Relay(
-        Upstream(config.upstream, session),
-        exchanges=exchanges,
-        clock=clock,
-        place=Place(config.hop, TapRole(config.role), _resource(config.hop, instance)),
-        instance=instance,
-        id_headers=config.request_id_headers,
-        event_limit_bytes=config.event_limit,
-    )
-    admin = Admin(
-        clock=clock,
-        exchanges=exchanges,
-        records=records,
-        canary=canary,
-        refused_heads=refused_heads,
-        exporter=exporter,
-        build=_build(),
-    )
-    return Sidecar(
-        config=config,
-        listener=Listener(relay, exchanges=exchanges, refused_heads=refused_heads),
-        admin=web.AppRunner(admin.app(), access_log=None),
-        exchanges=exchanges,
-        records=records,
-        canary=canary,
-        refused_heads=refused_heads,
-        session=session,
-    )
-
-
-async def serve(config: Config) -> int:
+async def serve(config: Config, *, post: Post | None = None) -> int:
     """One process from its start to its end."""
     clock = SystemClock(offset_ns=round(config.clock_offset * 1e9))
-    exporter = None
-    if config.export is not None:
-        headers = {"Authorization": f"Bearer {config.export_token}"} if config.export_token is not None else {}
-        exporter = Exporter(config.export, clock=clock, headers=headers, queue_bytes=config.export_queue)
-    sidecar = build(config, clock=clock, exporter=exporter)
-    signals: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_report)
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, signals.put_nowait, number)
+    exporter = exporter_of(config, clock)
+    signals = Signals()
+    try:
+        sockets = _sockets(config, post)
+        most_connections = connection_limit(raise_limit())
+        sidecar = build(config, clock=clock, exporter=exporter, sockets=sockets, most_connections=most_connections)
+    except OSError as error:
+        return _cannot_listen(error)
     async with asyncio.TaskGroup() as group:
-        running = [sidecar.canary.run(), sidecar.exchanges.run(), sidecar.records.run()]
+        running = [sidecar.canary.run(), sidecar.exchanges.run(), sidecar.records.run(), signals.obey(sidecar.account)]
         if exporter is not None:
             running.append(exporter.run())
         tasks = [group.create_task(each) for each in running]
         try:
+            if post is not None:
+                sidecar.exchanges.switch_passthrough(is_on=post.birth.is_passthrough)
             await sidecar.start()
-            log.info("listening", extra={"hop": config.hop, "port": sidecar.listener.port, "upstream": config.upstream})
-            await signals.get()
+            if post is None:
+                tell_listening(config, sockets)
+            else:
+                tasks.append(group.create_task(_answer_parent(post.end, sidecar, signals)))
+            await signals.stopped()
             is_clean = await _drained(sidecar, exporter, signals)
         except OSError as error:
-            log.error("cannot listen", extra={"error": error.strerror or type(error).__name__})
-            is_clean = False
+            return _cannot_listen(error)
         finally:
             await sidecar.close()
             for task in tasks:
@@ -171,46 +121,72 @@ async def serve(config: Config) -> int:
     return 0 if is_clean else 1
 
 
-async def _drained(sidecar: Sidecar, exporter: Exporter | None, signals: asyncio.Queue[int]) -> bool:
+def _sockets(config: Config, post: Post | None) -> Sockets:
+    """What we listen on, by listener: our own, or what the parent has opened. Raises OSError."""
+    if post is None:
+        return open_for(1, listeners_of(config))[0]
+    return [inherited(each) for each in post.birth.sockets]
+
+
+async def _answer_parent(end: socket.socket, sidecar: Sidecar, signals: Signals) -> None:
+    """Answer what the parent asks; without a parent there is nobody to run for."""
+    await answer(end, sidecar.account)
+    log.warning("the parent is gone")
+    signals.stop()
+
+
+async def _drained(sidecar: Sidecar, exporter: Exporter | None, signals: Signals) -> bool:
     """Finish what runs, and deliver what there is to say; False when another signal ends that at once."""
     log.info("draining", extra={"hop": sidecar.config.hop, "streams": sidecar.exchanges.running_count})
-    if not await _unless(signals, sidecar.listener.drain(timeout_s=sidecar.config.drain_timeout)):
-        sidecar.exchanges.stop_running(Ending.DRAINED)
+    if not await signals.unless_stopped(sidecar.drain(timeout_s=sidecar.config.drain_timeout)):
+        sidecar.exchanges.stop_running(DRAINED)
         return False
     await sidecar.records.wait_empty()
-    return exporter is None or await _unless(signals, exporter.flush(FLUSH_S))
+    return exporter is None or await signals.unless_stopped(exporter.flush(FLUSH_S))
 
 
-async def _unless(signals: asyncio.Queue[int], work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work; False when another signal came before it was done."""
-    async with asyncio.TaskGroup() as group:
-        working, watching = group.create_task(work), group.create_task(signals.get())
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        is_done = working.done()
-        working.cancel()
-        watching.cancel()
-    return is_done
+def _run(program: Coroutine[Any, Any, int], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> int:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.get_loop().set_exception_handler(_report)
+        return runner.run(program)
 
 
-def _configured(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
-    """The configuration, with the file that flags or environment name. Raises ConfigError."""
-    file_text = file_text_of(flags["config"] or environ.get(FILE_VARIABLE))
-    return config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
-
-
-def _resource(hop: str, instance: str) -> tuple[tuple[str, str], ...]:
-    """The OTel resource: what the OTEL_* variables say, and the name of the hop where they name no service."""
-    detected = {name: str(value) for name, value in OTELResourceDetector().detect().attributes.items()}
-    return tuple(sorted(({"service.name": hop} | detected | {"service.instance.id": instance}).items()))
-
-
-def _build() -> dict[str, str]:
+def _post(descriptor: str | None) -> Post | None:
+    """Who we are, where a parent has started us. Raises ConfigError where it was not a parent who said so."""
+    if descriptor is None:
+        return None
     try:
-        version = metadata.version("gapline")
-    except metadata.PackageNotFoundError:  # run from a source tree
-        version = "unknown"
-    loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
-    return {"version": version, "python": platform.python_version(), "aiohttp": aiohttp.__version__, "loop": loop}
+        end = socket.socket(fileno=int(descriptor))
+        end.set_inheritable(False)
+        return Post(birth_from(end), end)
+    except (OSError, ValueError, ChannelError) as error:
+        raise ConfigError([f"{WORKER_VARIABLE}: {descriptor!r}: is for workers, not to be set: {error}"]) from None
+
+
+def _configured(flags: Mapping[str, Any], environ: Mapping[str, str], *, file_text: str | None) -> Config:
+    """The configuration, and that the files it names can be used. Raises ConfigError."""
+    config = config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
+    try:
+        check_files(config)
+    except TlsError as error:
+        raise ConfigError([str(error)]) from None
+    return config
+
+
+def _name_lines(number: int) -> None:
+    """Every line of the log says which worker it is from."""
+
+    def name(record: logging.LogRecord) -> bool:
+        record.worker = number
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(name)
+
+
+def _cannot_listen(error: OSError) -> int:
+    log.error("cannot listen", extra={"error": error.strerror or type(error).__name__})
+    return 1
 
 
 def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,49 +1,36 @@
-"""What the sidecar says of itself: health, readiness, metrics, and the streams that run right now.
+"""The admin address: health, readiness and metrics for the pod's network, the rest for callers on this machine only.
 
-Everything is served on an address of its own, so that no path of the upstream is ever taken away. The list of
-streams names request ids, and so only a caller on this machine gets it.
+It is an address of its own, so that no path of the upstream is ever taken away. The list of streams names request
+ids, and the kill switch changes what happens; both are for this machine. That the caller's address is this machine's
+does not say so: a mesh proxy hands on what comes from outside, and a browser does what a page from outside tells it.
+So the call must come in at a loopback address, by a loopback name, and not from a page.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
-from collections.abc import Mapping
+from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from otel.exposition import CONTENT_TYPE, Series, exposition, series, single
-from otel.hop import Ending
-from sidecar.backlog import Counters
-from sidecar.clock import Clock
-from sidecar.exchanges import Exchanges
-from sidecar.exporter import Exporter
-from sidecar.lag import Canary
-from sidecar.listener import RefusedHeads
-from sidecar.records import Records
+from otel import settings
+from otel.exposition import CONTENT_TYPE
+from otel.settings import Address
+from sidecar.account import Account
+
+LOCAL_ONLY: Final = "only for callers on this machine\n"
+CONNECTIONS: Final = 32
+"""Open at a time; beyond it the oldest is closed. So nobody in the pod's network can keep a probe out, or use up the
+descriptors that streams need."""
 
 
 class Admin:
-    """The routes, and what they read."""
+    """The routes, and the account that they show."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        exchanges: Exchanges,
-        records: Records,
-        canary: Canary,
-        refused_heads: RefusedHeads,
-        exporter: Exporter | None,
-        build: Mapping[str, str],
-    ) -> None:
-        self._clock = clock
-        self._exchanges = exchanges
-        self._records = records
-        self._canary = canary
-        self._refused_heads = refused_heads
-        self._exporter = exporter
-        self._build = dict(build)
+    def __init__(self, account: Account) -> None:
+        self._account = account
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -51,100 +38,115 @@ class Admin:
         app.router.add_get("/readyz", self._readiness)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/streams", self._streams)
+        app.router.add_get("/passthrough", self._passthrough)
+        app.router.add_post("/passthrough", self._switch_passthrough)
         return app
 
     async def _health(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def _readiness(self, _request: web.Request) -> web.Response:
-        if self._exchanges.is_draining:
-            return web.Response(status=503, text="draining\n")
-        return web.Response(text="ready\n")
+        is_ready = await self._account.is_ready()
+        return web.Response(status=200 if is_ready else 503, text="ready\n" if is_ready else "not ready\n")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=exposition(self.metrics()).encode(), headers={"Content-Type": CONTENT_TYPE})
+        body = (await self._account.metrics()).encode()
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     async def _streams(self, request: web.Request) -> web.Response:
-        if not _is_local(request):
-            return web.Response(status=403, text="only for callers on this machine\n")
-        return web.Response(
-            text=json.dumps({"streams": self.streams()}, indent=1) + "\n", content_type="application/json"
-        )
+        if not _is_from_here(request):
+            return web.Response(status=403, text=LOCAL_ONLY)
+        return _json({"streams": await self._account.streams()})
 
-    def streams(self) -> list[dict[str, object]]:
-        """What runs right now, the longest first."""
-        now_ns = self._clock.monotonic_ns()
-        return [
-            {
-                **live.recorder.glance(now_ns),
-                "age_s": round((now_ns - live.anchor.monotonic_ns) / 1e9, 3),
-                "buffered_bytes": 0 if live.connection is None else live.connection.buffered_bytes,
-            }
-            for live in self._exchanges.running()
-        ]
+    async def _passthrough(self, request: web.Request) -> web.Response:
+        if not _is_from_here(request):
+            return web.Response(status=403, text=LOCAL_ONLY)
+        return _json({"passthrough": await self._account.is_passthrough()})
 
-    def metrics(self) -> list[Series]:
-        """All series of the sidecar; every ending has one from the start, so that rates have a beginning."""
-        exchanges, records = self._exchanges, self._records
-        found = [
-            series("gapline_build_info", "gauge", "what runs", [(self._build, 1)]),
-            _gauge("gapline_streams", "exchanges that run", exchanges.running_count),
-            _gauge("gapline_lingering", "records that wait for the reader's kernel", exchanges.lingering_count),
-            series(
-                "gapline_exchanges_total",
-                "counter",
-                "exchanges by ending",
-                [({"ending": ending.value}, records.ended[ending]) for ending in Ending],
-            ),
-            _counter("gapline_stalls_total", "silences of at least --stall-after", exchanges.stall_count),
-            _counter("gapline_refused_heads_total", "requests refused before they were any", self._refused_heads.count),
-            _counter(
-                "gapline_recording_failures_total", "bodies no longer looked at", exchanges.recording_failure_count
-            ),
-            _counter(
-                "gapline_relay_failures_total", "exchanges that the sidecar itself lost", exchanges.relay_failure_count
-            ),
-            _counter("gapline_records_lost_total", "records that could not be made", records.lost_count),
-            _counter("gapline_kernel_samples_dropped_total", "samples past the limit", exchanges.dropped_sample_count),
-            _counter(
-                "gapline_blocked_stretches_dropped_total", "stretches past the limit", exchanges.dropped_block_count
-            ),
-            _counter("gapline_loop_lags_total", "times that the event loop was late", self._canary.lag_count),
-            _counter("gapline_loop_lag_seconds_total", "time that it was late", self._canary.lag_ns / 1e9),
-        ]
-        if self._exporter is not None:
-            found += _of_export(self._exporter.counters)
-        return found
+    async def _switch_passthrough(self, request: web.Request) -> web.Response:
+        if not _is_from_here(request):
+            return web.Response(status=403, text=LOCAL_ONLY)
+        try:
+            is_on = settings.switch(request.query.get("on", ""))
+        except ValueError:
+            return web.Response(status=400, text="?on= must be true or false\n")
+        await self._account.switch_passthrough(is_on=is_on)
+        return await self._passthrough(request)
 
 
-def _of_export(counters: Counters) -> list[Series]:
-    return [
-        _counter("gapline_export_offered_total", "spans made", counters.offered),
-        _counter("gapline_export_accepted_total", "spans that the endpoint has taken", counters.accepted),
-        _counter("gapline_export_rejected_total", "spans that the endpoint has refused", counters.rejected),
-        series(
-            "gapline_export_dropped_total",
-            "counter",
-            "spans lost, by reason",
-            [({"reason": reason}, number) for reason, number in counters.dropped.items()],
-        ),
-        _counter("gapline_export_retries_total", "requests that were repeated", counters.retried),
-        _gauge("gapline_export_queue_spans", "spans that wait", counters.queued),
-        _gauge("gapline_export_queue_bytes", "bytes that they take", counters.queued_bytes),
-        _gauge("gapline_export_oldest_seconds", "how long the oldest has waited", counters.oldest_age_s or 0),
-    ]
+class AdminSite:
+    """The admin address, while it is open."""
+
+    def __init__(self, account: Account) -> None:
+        self._runner = web.AppRunner(Admin(account).app(), access_log=None)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """0 before it is open."""
+        return 0 if self._server is None else int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, address: Address) -> None:
+        """Open it. Raises OSError."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connected, address.host, address.port)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    def _connected(self) -> asyncio.BaseProtocol:
+        server = self._runner.server
+        assert server is not None  # there is one from `setup` to `cleanup`
+        open_ones = [each for each in server.connections if each.transport is not None]
+        for handler in open_ones[: max(0, len(open_ones) - CONNECTIONS + 1)]:
+            transport = handler.transport
+            handler.force_close()
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()  # closing would wait for a reader that does not read
+        return server()
 
 
-def _gauge(name: str, text: str, value: float) -> Series:
-    return single(name, "gauge", text, value)
+def _json(value: object) -> web.Response:
+    return web.Response(text=json.dumps(value, indent=1) + "\n", content_type="application/json")
 
 
-def _counter(name: str, text: str, value: float) -> Series:
-    return single(name, "counter", text, value)
+def _is_from_here(request: web.Request) -> bool:
+    if request.transport is None:
+        return False
+    ends = [request.transport.get_extra_info(name) for name in ("peername", "sockname")]
+    return is_from_here(
+        [end[0] if isinstance(end, tuple) else "" for end in ends],
+        hosts=request.headers.getall(hdrs.HOST, ()),
+        is_from_page=hdrs.ORIGIN in request.headers,
+    )
 
 
-def _is_local(request: web.Request) -> bool:
+def is_from_here(ends: list[str], *, hosts: list[str] | tuple[str, ...], is_from_page: bool) -> bool:
+    """Whether a call may see and do everything.
+
+    ends: the addresses of both ends of its connection. hosts: its Host fields; a page whose name was made to point at
+    this machine sends its own name there. is_from_page: it has an Origin, which every browser adds to a POST.
+    """
+    return not is_from_page and all(map(_is_loopback, ends)) and len(hosts) == 1 and _is_loopback(_name_of(hosts[0]))
+
+
+def _name_of(host: str) -> str:
+    """The host without its port, an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
     try:
-        return ipaddress.ip_address(request.remote or "").is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback

@@ -10,103 +10,58 @@ from typing import Final
 
 from otel.hop import EventClass
 from sidecar.coding import CodingError, Decoder, decoder_for
-from sidecar.dialects import Dialect, dialect_for, recognise
+from sidecar.dialects import dialect_for, recognise
 from sidecar.events import Event, Reading, Unit
+from sidecar.seen import Seen
 from sidecar.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
-from sidecar.stamper import Stamper
 
 _TELLS_NOTHING: Final = frozenset({EventClass.KEEPALIVE, EventClass.ERROR})
 STREAMS: Final = frozenset({"sse", "ndjson"})
 """Framings of a body that is a stream of events."""
 
 
-class Body:
-    """One response body. Times are offsets from the exchange's anchor.
+class Body(Seen):
+    """One response body. Times are offsets from the exchange's anchor."""
 
-    terminal_seq: number of the event that marked the end in band. error: the reading of the first error event.
-    wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
-    """
-
-    __slots__ = (
-        "_decoder",
-        "_dialect",
-        "_is_blind",
-        "_is_path_mute",
-        "_path",
-        "_splitter",
-        "comment_count",
-        "dataless_count",
-        "error",
-        "failure_count",
-        "framing",
-        "has_tail",
-        "model",
-        "progress_ns",
-        "response_id",
-        "size_bytes",
-        "stamper",
-        "terminal_seq",
-        "wasted_count",
-    )
+    __slots__ = ("_decoder", "_is_path_mute", "_path", "_splitter")
 
     def __init__(
         self, path: str, *, content_type: str | None, content_encoding: str | None, event_limit_bytes: int = LIMIT_BYTES
     ) -> None:
+        framing = framing_of(content_type)
+        super().__init__(framing=framing, dialect=dialect_for(path, framing), is_stream=framing in STREAMS)
         self._path = path
-        self._is_blind = False
-        self.framing = framing_of(content_type)
-        self._dialect = dialect_for(path, self.framing)
-        self._splitter: Splitter = splitter_for(self.framing, limit_bytes=event_limit_bytes)
-        self._is_path_mute = self.framing in STREAMS and not self._dialect.path_end
+        self._splitter: Splitter = splitter_for(framing, limit_bytes=event_limit_bytes)
+        self._is_path_mute = self.is_stream and not self.dialect.path_end
         self._decoder: Decoder | None = decoder_for(content_encoding)
-        self.stamper = Stamper()
-        self.size_bytes = 0
-        self.comment_count = 0
-        self.dataless_count = 0
-        self.wasted_count = 0
-        self.has_tail = False
-        self.model: str | None = None
-        self.response_id: str | None = None
-        self.error: Reading | None = None
-        self.terminal_seq: int | None = None
-        self.progress_ns: int | None = None
-        self.failure_count = 0
         if self._decoder is None:
             self._see_arrivals_only()
-
-    @property
-    def dialect(self) -> Dialect:
-        return self._dialect
-
-    @property
-    def is_stream(self) -> bool:
-        return self.framing in STREAMS
-
-    @property
-    def has_terminal_rule(self) -> bool:
-        """The end is marked in band, and we have seen everything that could be the mark."""
-        return self._dialect.has_terminal_rule and not self._is_blind
 
     def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
         """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
         self.size_bytes += len(data)
-        if self._is_blind:
+        if self.is_blind:
             return
         try:
             decoded = self._decoded(data)  # first: it may put another splitter in its place
             self._take(self._splitter.feed(decoded), at_ns, is_wasted=is_wasted)
         except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the stream goes on
-            self._is_blind = True
+            self.is_blind = True
             self.failure_count += 1
 
     def ended(self) -> None:
         """No more will come. What is left inside an event dispatches nothing, but it may be the end mark."""
-        if self._is_blind:
+        if self.is_blind:
             return
         for unit in self._splitter.finish():
             self.has_tail = True
             if self.terminal_seq is None and self._read(unit).event_class is EventClass.TERMINAL:
                 self.terminal_seq = max(0, self.stamper.count - 1)
+
+    def mute(self) -> None:
+        super().mute()
+        self._splitter = splitter_for("opaque")  # the one before may hold the beginning of an event
+        self._decoder = None
 
     def _decoded(self, data: bytes) -> bytes:
         assert self._decoder is not None
@@ -120,7 +75,7 @@ class Body:
         """What cannot be decoded has no events to be seen: from here on each arrival is one, and no rule applies."""
         self._decoder = decoder_for(None)
         self._splitter = splitter_for("opaque")
-        self._dialect = dialect_for(self._path, "opaque")
+        self.dialect = dialect_for(self._path, "opaque")
         self._is_path_mute = False
 
     def _take(self, units: list[Event], at_ns: int, *, is_wasted: bool) -> None:
@@ -143,9 +98,9 @@ class Body:
         """What the dialect makes of an event; one that it chokes on is opaque, and the next one is read again."""
         try:
             if not self._is_path_mute:
-                return self._dialect.read(event)
-            self._dialect = recognise(event) or self._dialect  # the first event that is one of an API's tells
-            reading = self._dialect.read(event)
+                return self.dialect.read(event)
+            self.dialect = recognise(event) or self.dialect  # the first event that is one of an API's tells
+            reading = self.dialect.read(event)
             self._is_path_mute = reading.event_class in _TELLS_NOTHING
             return reading
         except Exception:  # noqa: BLE001  # whatever stands in an event, the stream goes on and is looked at

@@ -1,30 +1,25 @@
-"""Every option of the sidecar: one table, read into one frozen `Config`.
-
-The table is the only place where an option has its name, its rule, its default and its sentence of help; flags,
-`GAPLINE_SIDECAR_*` variables and keys of a TOML file follow from it.
-"""
+"""The sidecar's settings: flags, variables and file, read by the table of options into one frozen `Config`."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final, cast
 
 from otel import settings
-from otel.settings import REQUIRED, Address, ConfigError, Option
-from sidecar.splitter import LIMIT_BYTES
+from otel.settings import Address, ConfigError, Endpoint, UnixPath
+from sidecar.options import OPTIONS, Egress
 
 PREFIX: Final = "GAPLINE_SIDECAR_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
 """Names the TOML file where no --config does."""
+WORKER_VARIABLE: Final = PREFIX + "WORKER"
+"""Set by the parent of several workers, for each of them; people set --workers."""
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _BEARER: Final = re.compile(r"[\x21-\x7e]{1,1000}")
-_HOP_BY_HOP: Final = frozenset(
-    {"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"}
-)
 _EXAMPLES: Final = """\
 examples:
   In front of a model server, spans to a collector on this machine:
@@ -44,128 +39,43 @@ SIGTERM drains: streams that run may finish, new requests are refused.
 class Config:
     """What the sidecar was told, checked. Fields ending in neither _bytes nor a name of their own unit are seconds."""
 
-    listen: Address
+    listen: tuple[Endpoint, ...]
     upstream: str
     hop: str
     role: str
+    egress: tuple[Egress, ...]
+    tls_cert: PurePath | None
+    tls_key: PurePath | None
+    upstream_ca: PurePath | None
+    upstream_cert: PurePath | None
+    upstream_key: PurePath | None
     admin: Address | None
     export: str | None
     export_token: str | None
     export_queue: int
+    spool: PurePath | None
+    spool_bytes: int
     exact: bool
     request_id_headers: tuple[str, ...]
     connect_timeout: float
+    answer_timeout: float
+    request_head_timeout: float
+    request_body_timeout: float
+    slow_reader: str
+    write_deadline: float
+    max_streams: int
+    max_queue: int
+    queue_timeout: float
+    max_connections: int
+    memory_limit: int | str | None
+    workers: int
+    passthrough: bool
     drain_timeout: float
     stall_after: float
     event_limit: int
     clock_offset: float
     loop: str
     log_level: str
-
-
-def optional(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """The same parser, with `off` and `none` for nothing."""
-
-    def parse_or_none(value: str) -> object:
-        return None if value.lower() in {"off", "none", ""} else parse(value)
-
-    return parse_or_none
-
-
-def positive_seconds(value: str) -> float:
-    if (seconds := settings.seconds(value)) <= 0:
-        raise ValueError("must be more than 0 seconds")
-    return seconds
-
-
-def signed_seconds(value: str) -> float:
-    return -settings.seconds(value[1:]) if value.startswith("-") else settings.seconds(value.removeprefix("+"))
-
-
-def id_header(value: str) -> str:
-    if not _TOKEN.fullmatch(value) or value.lower() in _HOP_BY_HOP:
-        raise ValueError("must be the name of an end-to-end header field")
-    return value.lower()
-
-
-def id_headers(value: str) -> tuple[str, ...]:
-    names = tuple(id_header(part.strip()) for part in value.split(",") if part.strip())
-    if not names:
-        raise ValueError("must name at least one header field")
-    return names
-
-
-OPTIONS: Final = (
-    Option("listen", settings.address, Address("0.0.0.0", 24080), "accept requests here", "HOST:PORT"),  # noqa: S104
-    Option("upstream", settings.http_url, REQUIRED, "pass every request on to this server", "URL"),
-    Option(
-        "hop",
-        settings.name,
-        REQUIRED,
-        "name of the service beside which this sidecar stands, as verdicts name it",
-        "NAME",
-    ),
-    Option(
-        "role",
-        settings.choice("ingress", "egress"),
-        "ingress",
-        "ingress: before the service; egress: behind it",
-        "ROLE",
-    ),
-    Option(
-        "admin",
-        optional(settings.address),
-        Address("127.0.0.1", 24090),
-        "health, metrics and running streams; or off",
-        "HOST:PORT",
-    ),
-    Option("export", optional(settings.http_url), None, "send spans to this OTLP/HTTP endpoint; or off", "URL"),
-    Option("export_token", str.strip, None, "bearer token for that endpoint; better set by its variable", "TOKEN"),
-    Option(
-        "export_queue",
-        settings.size_bytes,
-        32 << 20,
-        "bytes of spans kept while the endpoint does not take them",
-        "SIZE",
-    ),
-    Option(
-        "exact", settings.switch, False, "keep times to 1 µs and every position; finer times can tell what was written"
-    ),
-    Option(
-        "request_id_headers",
-        id_headers,
-        ("x-request-id",),
-        "header fields that carry the request id, the first found wins",
-        "NAMES",
-    ),
-    Option("connect_timeout", positive_seconds, 5.0, "time to connect to the upstream; after it 504", "TIME"),
-    Option("drain_timeout", settings.seconds, 30.0, "time that running streams have to finish after SIGTERM", "TIME"),
-    Option("stall_after", positive_seconds, 2.0, "silence from which a running stream is reported as stalled", "TIME"),
-    Option(
-        "event_limit",
-        settings.size_bytes,
-        LIMIT_BYTES,
-        "bytes of one event that are looked at; all are passed on",
-        "SIZE",
-    ),
-    Option(
-        "clock_offset",
-        signed_seconds,
-        0.0,
-        "shift both clocks of this process; for trying out, --clock-offset=-1h",
-        "TIME",
-    ),
-    Option(
-        "loop",
-        settings.choice("auto", "uvloop", "asyncio"),
-        "auto",
-        "event loop; auto takes uvloop where it is there",
-        "LOOP",
-    ),
-    Option(
-        "log_level", settings.choice("debug", "info", "warning", "error"), "info", "least level that is logged", "LEVEL"
-    ),
-)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -186,14 +96,48 @@ def parser() -> argparse.ArgumentParser:
 def config_of(flags: Mapping[str, str | None], environ: Mapping[str, str], *, file_text: str | None = None) -> Config:
     """The configuration from the three sources. Raises ConfigError with every error at once."""
     values = settings.load(
-        OPTIONS, prefix=PREFIX, flags=flags, environ=environ, file_text=file_text, known_variables=(FILE_VARIABLE,)
+        OPTIONS,
+        prefix=PREFIX,
+        flags=flags,
+        environ=environ,
+        file_text=file_text,
+        known_variables=(FILE_VARIABLE, WORKER_VARIABLE),
     )
     config = Config(**cast("dict[str, Any]", values))
-    errors = []
-    if config.admin is not None and config.admin == config.listen and config.listen.port:
-        errors.append(f"--admin: {str(config.admin)!r}: must not be the address of --listen")
+    errors = _clashes(config) + _half_pairs(config)
     if config.export_token is not None and not _BEARER.fullmatch(config.export_token):
         errors.append("--export-token: must be 1 to 1000 printable ASCII characters without spaces")  # and is not shown
     if errors:
         raise ConfigError(errors)
     return config
+
+
+def _clashes(config: Config) -> list[str]:
+    """An error for each address that two listeners would need."""
+    wanted = [("--listen", endpoint) for endpoint in config.listen]
+    wanted += [("--egress", each.endpoint) for each in config.egress]
+    if config.admin is not None:
+        wanted.append(("--admin", config.admin))
+    errors, taken = [], dict[Endpoint, str]()
+    for flag, endpoint in wanted:
+        if endpoint in taken and (isinstance(endpoint, UnixPath) or endpoint.port):
+            errors.append(f"{flag}: {str(endpoint)!r}: must not be an address of {taken[endpoint]}")
+        taken.setdefault(endpoint, flag)
+    names = [each.name for each in config.egress]
+    return errors + [f"--egress: {name!r}: must be named once" for name in sorted({*names}) if names.count(name) > 1]
+
+
+def _half_pairs(config: Config) -> list[str]:
+    pairs = (
+        (("--tls-cert", config.tls_cert), ("--tls-key", config.tls_key)),
+        (
+            ("--upstream-cert", config.upstream_cert),
+            ("--upstream-key", config.upstream_key),
+        ),
+    )
+    return [
+        f"{flag}: {str(path)!r}: needs {other} too"
+        for first, second in pairs
+        for (flag, path), (other, missing) in ((first, second), (second, first))
+        if path is not None and missing is None
+    ]

@@ -2,116 +2,81 @@
 
 An exchange runs while its handler does. When the response is handed over and the peer's kernel has not acknowledged
 all of it, the exchange lingers, without handler and without holding the connection: a lossy last link shows only
-then. One task looks at all of them ten times a second; it is also what notices that a stream has fallen silent.
+then. One task looks at all of them ten times a second; it is also what notices that a stream has fallen silent, that
+somebody was waited for too long, and that memory is running out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
-from aiohttp.abc import AbstractStreamWriter
-
-from otel.hop import Anchor, Ending
+from sidecar import memory
 from sidecar.beside import Beside
 from sidecar.clock import Clock
-from sidecar.kernel import TICK_NS, Connection, Evidence
+from sidecar.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
+from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
-from sidecar.recorder import Recorder
+from sidecar.live import Live
+from sidecar.overload import Level, Overload, heaviest
 from sidecar.records import Records
+
+__all__ = ["Exchanges", "Live"]
+
+log = logging.getLogger(__name__)
 
 LINGER_NS: Final = 5_000_000_000
 """Longest that a record waits for the peer's kernel: more than three doublings of the retransmission timer."""
-_GONE_STATES: Final = frozenset({7, 8})  # TCP_CLOSE, TCP_CLOSE_WAIT
+TRIM_NS: Final = 1_000_000_000
+"""Between two times that freed memory is given back while there is too little of it: each can take milliseconds."""
 
 
-class Live:
-    """One exchange that is not closed yet.
+class Ticking(Protocol):
+    """What has deadlines of its own, and is told the time at every look."""
 
-    task: its handler. connection, writer, evidence: the downstream side, from when the response starts.
-    is_uploading: the request body is not through. stopping: why we end it ourselves.
-    """
-
-    __slots__ = (
-        "anchor",
-        "connection",
-        "evidence",
-        "is_uploading",
-        "linger_until_ns",
-        "recorder",
-        "stall_due_ns",
-        "stall_since_ns",
-        "stopping",
-        "task",
-        "writer",
-    )
-
-    def __init__(self, recorder: Recorder, anchor: Anchor, *, connection: Connection | None) -> None:
-        self.recorder = recorder
-        self.anchor = anchor
-        self.connection = connection
-        self.task = asyncio.current_task()
-        self.writer: AbstractStreamWriter | None = None
-        self.evidence: Evidence | None = None
-        self.is_uploading = False
-        self.stopping: Ending | None = None
-        self.stall_since_ns: int | None = None
-        self.stall_due_ns = 0
-        self.linger_until_ns: int | None = None
-
-    @property
-    def is_settled(self) -> bool:
-        """Nothing more can be learned from the kernel: it is known to be through, or cannot be asked."""
-        if self.evidence is None or self.writer is None or self.connection is None or not self.connection.is_open:
-            return True
-        return self.evidence.is_settled(self.writer.output_size)
-
-    def begin_response(self, writer: AbstractStreamWriter) -> None:
-        """From here on the writer's bytes are the response; what the connection was given before is not."""
-        sent_bytes = None if self.connection is None else self.connection.sent_bytes()
-        self.writer = writer
-        if sent_bytes is not None:
-            self.evidence = Evidence(base_bytes=sent_bytes - writer.output_size)
-
-    def look(self, at_ns: int) -> None:
-        """Ask the kernel, where there is something to ask."""
-        if self.connection is None or (self.is_settled and not self.is_uploading):
-            return
-        info = self.connection.tcp_info()
-        if info is None:
-            return
-        if self.is_uploading and info.state in _GONE_STATES and self.task is not None:
-            # Reading is paused while the upstream takes no more of the request, so aiohttp does not see the end.
-            self.task.cancel()
-        if self.evidence is not None and self.writer is not None:
-            self.evidence.seen(
-                info,
-                offset_ns=max(0, at_ns - self.anchor.monotonic_ns),
-                written_bytes=self.writer.output_size,
-                buffered_bytes=self.connection.buffered_bytes,
-                acked_count=self.recorder.acked_count(self.evidence.acked_bytes(info)),
-            )
+    def tick(self, at_ns: int) -> None: ...
 
 
 class Exchanges:
     """All exchanges that are not closed yet, and what became of those that are."""
 
-    def __init__(self, clock: Clock, *, canary: Canary, records: Records, stall_after_ns: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        canary: Canary,
+        records: Records,
+        limits: Limits,
+        overload: Overload | None = None,
+        doors: Ticking | None = None,
+        used_bytes: Callable[[], int | None] = memory.resident_bytes,
+        trim: Callable[[], None] | None = None,
+    ) -> None:
         self._clock = clock
         self._canary = canary
         self._records = records
-        self._stall_after_ns = stall_after_ns
+        self._limits = limits
+        self._used_bytes = used_bytes
+        self._trim = trim or memory.trimmer()
+        self._trim_due_ns = 0
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+        self.overload = Overload(None) if overload is None else overload
+        self.doors = doors
+        self.stop_counts = dict.fromkeys(STOPS, 0)
+        self.look_failure_count = 0
         self.stall_count = 0
         self.recording_failure_count = 0
         self.relay_failure_count = 0
         self.dropped_block_count = 0
         self.dropped_sample_count = 0
+        self.overload_refused_count = 0
         self.is_draining = False
+        self.is_passthrough = False
 
     @property
     def running_count(self) -> int:
@@ -121,12 +86,31 @@ class Exchanges:
     def lingering_count(self) -> int:
         return len(self._lingering)
 
+    @property
+    def muted_count(self) -> int:
+        """Running exchanges that are not looked at."""
+        return sum(live.recorder.is_muted for live in self._running)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Too little memory for anything new, and for connections that are kept."""
+        return self.overload.level is not Level.CALM
+
     def running(self) -> Iterator[Live]:
         return iter(tuple(self._running))
 
     def begin(self, live: Live) -> None:
         self._running[live] = None
         self._idle.clear()
+        if self.is_passthrough:
+            live.mute()
+
+    def switch_passthrough(self, *, is_on: bool) -> None:
+        """The kill switch: look at nothing any more, and at nothing of what runs. Off again, new exchanges are seen."""
+        self.is_passthrough = is_on
+        if is_on:
+            for live in self._running:
+                live.mute()
 
     def finish(self, live: Live) -> None:
         """The handler is through; the record closes now, or when the peer's kernel has the rest."""
@@ -159,9 +143,18 @@ class Exchanges:
             self.look(self._clock.monotonic_ns())
 
     def look(self, at_ns: int) -> None:
-        """One look at all exchanges."""
+        """One look at all exchanges, at the memory that they take, and at the doors. Never raises."""
+        for look in (self._look_at_all, self._look_at_memory, self._look_at_doors):
+            try:
+                look(at_ns)
+            except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
+                self.look_failure_count += 1
+                log.warning("look failed", extra={"error": type(error).__name__})
+
+    def _look_at_all(self, at_ns: int) -> None:
         for live in tuple(self._running):
             self._look(live, at_ns)
+            self._hold_to_limits(live, at_ns)
             self._tell_stall(live, at_ns)
         for live in tuple(self._lingering):
             self._look(live, at_ns)
@@ -169,14 +162,47 @@ class Exchanges:
                 del self._lingering[live]
                 self._close(live, at_ns)
 
+    def _look_at_doors(self, at_ns: int) -> None:
+        if self.doors is not None:
+            self.doors.tick(at_ns)
+
+    def _hold_to_limits(self, live: Live, at_ns: int) -> None:
+        waits = live.waits(at_ns)
+        if waits is not None and live.stopping is None and (stop := due(self._limits, waits, at_ns)) is not None:
+            self._stop(live, stop)
+
+    def _stop(self, live: Live, stop: Stop) -> None:
+        self.stop_counts[stop] += live.stopping is None
+        live.stop(stop)
+
+    def _look_at_memory(self, at_ns: int) -> None:
+        if self.overload.limit_bytes is None or (used_bytes := self._used_bytes()) is None:
+            return
+        is_worst = self.overload.level is Level.RESETTING  # nobody is given up for memory that is held for nothing
+        if self.overload.is_tight(used_bytes) and (is_worst or at_ns >= self._trim_due_ns):
+            self._trim_due_ns = at_ns + TRIM_NS
+            self._trim()
+            used_bytes = self._used_bytes() or used_bytes
+        was, level = self.overload.level, self.overload.seen(used_bytes, is_idle=not self._running)
+        if (was is Level.CALM) is not (level is Level.CALM):
+            sizes = {"used_bytes": used_bytes, "limit_bytes": self.overload.limit_bytes}
+            log.warning("short of memory" if was is Level.CALM else "memory is enough again", extra=sizes)
+        if level is Level.RESETTING:
+            holding = ((live, live.buffered_bytes()) for live in self._running if live.stopping is None)
+            for live, held_bytes in heaviest(holding, excess_bytes=self.overload.excess_bytes(at_ns)):
+                self.overload.given_up(held_bytes, at_ns)
+                self._stop(live, OVERLOADED)
+
     def _tell_stall(self, live: Live, at_ns: int) -> None:
         """Report a silence at its onset, and again whenever it has doubled, so that what is known of it is young."""
+        if not live.recorder.is_watched:
+            return
         progress_ns = live.recorder.progress_ns
         if live.stall_since_ns != progress_ns:
-            live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._stall_after_ns
+            live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._limits.stall_after_ns
         if at_ns < live.stall_due_ns:
             return
-        is_onset = live.stall_due_ns == progress_ns + self._stall_after_ns
+        is_onset = live.stall_due_ns == progress_ns + self._limits.stall_after_ns
         self.stall_count += is_onset
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
@@ -192,12 +218,10 @@ class Exchanges:
         """Until nothing runs any more."""
         await self._idle.wait()
 
-    def stop_running(self, ending: Ending) -> None:
+    def stop_running(self, stop: Stop = DRAINED) -> None:
         """End every running exchange; each records the ending in its own handler."""
         for live in tuple(self._running):
-            live.stopping = ending
-            if live.task is not None:
-                live.task.cancel()
+            self._stop(live, stop)
 
     def close_lingering(self) -> None:
         """Close what lingers with what is known now."""
@@ -210,8 +234,10 @@ class Exchanges:
         self.dropped_block_count += live.recorder.dropped_block_count
         if live.evidence is not None:
             self.dropped_sample_count += live.evidence.dropped_count
-        beside = self._beside(live, at_ns)
-        self._records.put(lambda: live.recorder.close(at_ns, beside), event_count=live.recorder.event_count)
+        recorder, beside = live.recorder, self._beside(live, at_ns)
+        self._records.put(
+            lambda: recorder.close(at_ns, beside), event_count=recorder.event_count, is_muted=recorder.is_muted
+        )
 
     def _beside(self, live: Live, at_ns: int) -> Beside:
         evidence, since_ns = live.evidence, live.anchor.monotonic_ns

@@ -1,7 +1,8 @@
 """The one task that delivers spans as OTLP over HTTP, in batches, until the receiver has acknowledged each.
 
 A span stays queued through connection errors, 429, 502, 503 and 504 for as long as the backlog has room; only what
-the receiver refuses for good is given up, and counted. Nothing here ever makes a stream wait.
+the receiver refuses for good is given up, and counted. With a spool it outlives the sidecar too. Nothing here ever
+makes a stream wait.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from otel.otlp import OtlpError, decode_response
 from otel.span import Span
 from sidecar.backlog import Backlog, Counters
 from sidecar.clock import Clock
+from sidecar.spool import Spool
+from sidecar.spool.task import SpoolTask
 
 __all__ = ["Counters", "Exporter", "Pace"]
 
@@ -42,6 +45,8 @@ GZIP_APART_FROM_BYTES: Final = 32 << 10
 """Compressing this takes about a millisecond; more is compressed in a thread."""
 ASKED_WAIT_S: Final = 300.0
 """Longest wait that a receiver may ask for: a mistyped header must not silence a sidecar for a day."""
+OPEN_S: Final = 5.0
+"""Longest that the first request waits for what the spool holds, which is older."""
 
 _TRY_LATER: Final = frozenset({429, 502, 503, 504})
 _TOO_LARGE: Final = 413
@@ -83,10 +88,14 @@ class Exporter:
         clock: Clock,
         headers: Mapping[str, str] | None = None,
         queue_bytes: int = QUEUE_BYTES,
+        spool: Spool | None = None,
         pace: Pace | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Deliver to the OTLP/HTTP receiver at this base URL; headers go with every request (a bearer token)."""
+        """Deliver to the OTLP/HTTP receiver at this base URL; headers go with every request (a bearer token).
+
+        queue_bytes limits what is in memory; with a spool, what does not fit is on disk only.
+        """
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._compresses = not _is_loopback(endpoint)
         self._clock = clock
@@ -94,6 +103,7 @@ class Exporter:
         self._pace = pace or Pace()
         self._jitter = jitter
         self._backlog = Backlog(limit_bytes=queue_bytes)
+        self._spooling = None if spool is None else SpoolTask(spool, self._backlog, clock=clock, tell=self._tell)
         self._request_bytes = REQUEST_BYTES
         self._retried = 0
         self._warn_at = 1
@@ -109,19 +119,24 @@ class Exporter:
 
     def offer(self, span: Span) -> bool:
         """Queue a span; False when it is dropped, which is counted. Never waits, never raises."""
-        is_queued = self._backlog.offer(span, self._clock.monotonic_ns())
-        dropped = self._backlog.dropped
-        if sum(dropped.values()) >= self._warn_at:
-            self._warn_at = 2 * sum(dropped.values())  # at every doubling, not at every span
-            log.warning("spans dropped", extra={"url": self._url, "dropped": dropped})
+        is_queued = self._backlog.offer(span, self._clock.monotonic_ns(), wall_ns=self._clock.wall_ns())
         self._tell()
         return is_queued
 
     async def run(self) -> None:
-        """Deliver until cancelled; what is not acknowledged by then stays queued and counted."""
+        """Deliver until cancelled; what is not acknowledged by then stays queued and counted.
+
+        With a spool it is on disk when this ends, and it runs only once.
+        """
         timeout = aiohttp.ClientTimeout(total=self._pace.request_s)
         jar = aiohttp.DummyCookieJar()
-        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar, headers=self._headers) as session:
+        async with (
+            asyncio.TaskGroup() as group,
+            aiohttp.ClientSession(timeout=timeout, cookie_jar=jar, headers=self._headers) as session,
+        ):
+            if self._spooling is not None:
+                group.create_task(self._spooling.run())
+                await _wait(self._spooling.is_open, OPEN_S)
             while True:
                 await self._has_some.wait()
                 await _wait(self._is_due, self._linger_s())
@@ -138,11 +153,17 @@ class Exporter:
         return self._is_empty.is_set()
 
     def _tell(self) -> None:
-        """Set the events by what the backlog holds."""
-        held_bytes = self._backlog.held_bytes
-        _set(self._has_some, is_set=held_bytes > 0)
-        _set(self._is_empty, is_set=held_bytes == 0)
-        _set(self._is_due, is_set=self._is_flushing.is_set() or held_bytes >= self._request_bytes)
+        """Set the events by what the backlog holds, and say what it lost."""
+        sendable_bytes = self._backlog.sendable_bytes
+        _set(self._has_some, is_set=sendable_bytes > 0)
+        _set(self._is_empty, is_set=self._backlog.is_empty)
+        _set(self._is_due, is_set=self._is_flushing.is_set() or sendable_bytes >= self._request_bytes)
+        if self._spooling is not None:
+            self._spooling.nudge()
+        dropped = self._backlog.dropped
+        if sum(dropped.values()) >= self._warn_at:
+            self._warn_at = 2 * sum(dropped.values())  # at every doubling, not at every span
+            log.warning("spans dropped", extra={"url": self._url, "dropped": dropped})
 
     def _linger_s(self) -> float:
         if self._sent_ns is None:
@@ -152,7 +173,8 @@ class Exporter:
 
     async def _deliver(self, session: aiohttp.ClientSession) -> None:
         """One request, and the wait after it when it has to be repeated."""
-        body = self._backlog.take(self._request_bytes)
+        if not (body := self._backlog.take(self._request_bytes)):
+            return  # they have gone to the disk meanwhile, for what is there is older
         asked_s = None
         try:
             answer = await self._post(session, body)

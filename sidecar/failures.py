@@ -1,15 +1,16 @@
-"""What the reader gets in place of a response, and what became of the exchange then: two tables, and nothing else."""
+"""What the reader gets in place of a response, and what became of the exchange then: tables, and nothing else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import aiohttp
 from aiohttp import hdrs
 
 from otel.hop import Ending
 from sidecar import headers
+from sidecar.upstream.errors import BadAnswer, BadRequest, BrokenOff, ConnectFailed, ConnectTimeout, TlsFailed
 
 LENGTH_DIGITS: Final = 18
 """Longest Content-Length that fits 64 bits whatever its digits."""
@@ -26,26 +27,40 @@ class Failure:
 
 
 DRAINING: Final = Failure(503, "draining", "shutting down, takes no new requests", Ending.REJECTED)
+FULL: Final = Failure(503, "full", "as many requests as may run and wait do so already", Ending.REJECTED)
+OVERLOADED: Final = Failure(503, "overloaded", "short of memory, takes no new requests", Ending.REJECTED)
 BAD_FRAMING: Final = Failure(400, "bad_request", "the framing of the request is not valid", Ending.REJECTED)
 BAD_REQUEST: Final = Failure(400, "bad_request", "the head of the request cannot be passed on", Ending.REJECTED)
+NOT_EXPECTED: Final = Failure(417, "expectation", "of expectations only 100-continue is supported", Ending.REJECTED)
 NO_CODING: Final = Failure(501, "transfer_coding", "of transfer codings only chunked is supported", Ending.REJECTED)
-NO_TUNNEL: Final = Failure(501, "upgrade", "tunnels and protocol upgrades are not supported", Ending.REJECTED)
+NO_TUNNEL: Final = Failure(501, "upgrade", "of tunnels and upgrades only WebSocket is supported", Ending.REJECTED)
 TIMED_OUT: Final = Failure(504, "upstream_connect_timeout", "no connection to the upstream in time", Ending.REFUSED)
 REFUSED: Final = Failure(502, "upstream_refused", "no connection to the upstream", Ending.REFUSED)
+UNTRUSTED: Final = Failure(502, "upstream_tls", "no TLS connection to the upstream", Ending.REFUSED)
 BAD_ANSWER: Final = Failure(502, "upstream_protocol", "the upstream's answer cannot be passed on")
 BROKE_OFF: Final = Failure(502, "upstream_broke_off", "the upstream broke off before it answered")
 OUR_FAULT: Final = Failure(500, "internal", "the sidecar failed", Ending.LOST)
 
 FAILURES: Final[tuple[tuple[type[Exception], Failure], ...]] = (  # first match wins; subclasses before parents
-    (aiohttp.ConnectionTimeoutError, TIMED_OUT),
-    (aiohttp.ClientConnectorError, REFUSED),
-    (aiohttp.InvalidURL, BAD_REQUEST),
-    (aiohttp.ClientResponseError, BAD_ANSWER),
-    (aiohttp.ClientError, BROKE_OFF),
-    (OSError, BROKE_OFF),
-    (ValueError, BAD_REQUEST),
+    (ConnectTimeout, TIMED_OUT),
+    (TlsFailed, UNTRUSTED),
+    (ConnectFailed, REFUSED),
+    (BadRequest, BAD_REQUEST),
+    (BadAnswer, BAD_ANSWER),
+    (BrokenOff, BROKE_OFF),
     (Exception, OUR_FAULT),
 )
+
+STOPPED: Final[Mapping[str, Failure]] = {
+    failure.type: failure
+    for failure in (
+        Failure(408, "request_timeout", "the body of the request did not come in time", Ending.REJECTED),
+        Failure(504, "upstream_answer_timeout", "no answer of the upstream in time", Ending.TIMED_OUT_FIRST_EVENT),
+        DRAINING,
+        OVERLOADED,
+    )
+}
+"""What the reader of an exchange that we end ourselves gets, by the reason, where no byte of an answer has gone yet."""
 
 
 def failure_of(error: Exception) -> Failure:
@@ -64,9 +79,12 @@ def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) ->
             return BAD_FRAMING  # RFC 9112, 6.1: such framing is faulty, and a known way to smuggle requests
         if [coding for part in codings.split(",") if (coding := part.strip().lower())] != ["chunked"]:
             return NO_CODING
+    expectation = headers.value_of(fields, "expect")
+    if expectation is not None and version >= (1, 1) and expectation.strip().lower() != "100-continue":
+        return NOT_EXPECTED  # RFC 9110, 10.1.1; of HTTP/1.0 it is ignored
     if method == hdrs.METH_CONNECT:
         return NO_TUNNEL
-    if "upgrade" in headers.connection_options(fields):
+    if "upgrade" in headers.connection_options(fields) and not headers.is_websocket(method, version, fields):
         # An upgrade may be ignored (RFC 9110, 7.8), and Java's client offers h2c with every request; what asks for
         # a tunnel would wait for it in vain.
         wanted = headers.value_of(fields, "upgrade") or ""

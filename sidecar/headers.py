@@ -21,13 +21,12 @@ HOP_BY_HOP: Final = frozenset(
         "proxy-authorization",
         "proxy-connection",
         "te",
-        "trailer",
         "transfer-encoding",
         "upgrade",
     }
 )
-"""Fields of one connection (RFC 9110, 7.6.1 and 11.7). `trailer` too, since trailers end here; `proxy-status`
-is none of them, it tells the reader about the whole way."""
+"""Fields of one connection (RFC 9110, 7.6.1 and 11.7). `proxy-status` is none of them, it tells the reader about the
+whole way; nor is `trailer`, since the trailers of an answer pass."""
 NEVER_NAMED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
 """Fields that the Connection field cannot have removed: without them the message is another one."""
 
@@ -42,6 +41,18 @@ def connection_options(fields: Fields) -> frozenset[str]:
     """The options of all Connection fields, in lower case."""
     listed = value_of(fields, "connection") or ""
     return frozenset(option for part in listed.split(",") if (option := part.strip().lower()))
+
+
+def is_websocket(method: str, version: tuple[int, int], fields: Fields) -> bool:
+    """It asks for a WebSocket (RFC 6455, 4.1): a GET that wants that upgrade and no other, and has no body."""
+    names = {name.lower() for name, _ in fields}
+    return (
+        method == "GET"
+        and version >= (1, 1)
+        and "upgrade" in connection_options(fields)
+        and (value_of(fields, "upgrade") or "").strip().lower() == "websocket"
+        and not names & {"content-length", "transfer-encoding"}
+    )
 
 
 def value_of(fields: Fields, name: str) -> str | None:

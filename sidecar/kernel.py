@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import select
 import socket
 import struct
 import sys
@@ -41,6 +42,7 @@ _TCP_NOTSENT_LOWAT: Final = 25
 _LAYOUT: Final = struct.Struct("=BB2xB19xI4xI84xQ16xII76xI")  # to tcpi_snd_wnd, which Linux has since 5.4
 _UNKNOWN_US: Final = 0xFFFF_FFFF
 _INT: Final = struct.Struct("=i")
+_PEER_ENDED: Final = getattr(select, "POLLRDHUP", 0)  # only Linux has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class Connection:
         return not self._transport.is_closing()
 
     @property
+    def is_reading(self) -> bool:
+        """Not paused; while it is paused, the event loop does not see the peer's end."""
+        return self._transport.is_reading()
+
+    @property
     def buffered_bytes(self) -> int:
         """Bytes that our kernel has not taken yet."""
         return self._transport.get_write_buffer_size()
@@ -99,6 +106,17 @@ class Connection:
             return parse_tcp_info(self._socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256))
         except OSError:
             return None
+
+    def left_by(self) -> str | None:
+        """How the peer has left, `fin` or `reset`, as far as our kernel knows; bytes may wait before that end."""
+        if self._socket is None or not self.is_open:
+            return None
+        looking = select.poll()
+        looking.register(self._socket.fileno(), _PEER_ENDED)
+        events = sum(events for _, events in looking.poll(0))
+        if events & select.POLLERR:
+            return "reset"
+        return "fin" if events & (_PEER_ENDED | select.POLLHUP) else None
 
     def unacknowledged_bytes(self) -> int | None:
         """Bytes in our kernel that the peer's has not acknowledged (SIOCOUTQ)."""

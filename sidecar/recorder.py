@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from otel.grain import EXACT_UNIT_NS, QUANTUM, UNIT_NS, quantised
 from otel.hop import (
     Anchor,
     Blocked,
@@ -19,10 +18,7 @@ from otel.hop import (
     Exchange,
     Hop,
     Interval,
-    Moments,
-    Phase,
     Place,
-    Side,
     State,
     Timeline,
     Traffic,
@@ -30,29 +26,27 @@ from otel.hop import (
 from otel.ids import recorded, span_id_of
 from sidecar.beside import NOTHING, Beside, Blocks
 from sidecar.body import Body
-from sidecar.endings import Facts, ending_of
+from sidecar.course import Course
 from sidecar.identity import Identity
+from sidecar.messages import Messages
+from sidecar.request_scan import scan_for
+from sidecar.seen import Seen
 from sidecar.splitter import LIMIT_BYTES
 
 SEGMENT_EVENTS: Final = 4_096
 """Events after which a running stream is reported, so that a crash loses no more than these."""
+NO_EVENTS: Final = (0, 0)
 PATH_CHARS: Final = 300
 """Most that is recorded of a path: those of real APIs stay below 200."""
-
-
-def kept(hop: Hop, *, is_exact: bool) -> Hop:
-    """The record in the form in which it leaves: times and positions quantised, finely where is_exact."""
-    unit_ns, quantum = (EXACT_UNIT_NS, 1) if is_exact else (UNIT_NS, QUANTUM)
-    is_open = hop.state is State.OPEN
-    return replace(hop, timeline=quantised(hop.timeline, unit_ns=unit_ns, quantum=quantum, is_open=is_open))
 
 
 class Recorder:
     """One exchange from its request head to its record. What happens may be told in any order; `close` once.
 
-    Its records have exact times; `kept` makes of them what may leave.
+    Its records have exact times; `records.kept` makes of them what may leave.
 
-    blocked_since_ns: since when the reader has taken nothing, while that lasts.
+    blocked_since_ns: since when the reader has taken nothing, while that lasts. is_muted: nothing more is looked at or
+    stamped, and what there is leaves no span.
     """
 
     __slots__ = (
@@ -61,27 +55,25 @@ class Recorder:
         "_blocks",
         "_body",
         "_bytes_out",
+        "_course",
         "_end_offset_bytes",
         "_error_type",
         "_event_limit_bytes",
         "_identity",
         "_is_closed",
-        "_is_delimited",
-        "_is_upstream_clean",
-        "_last_byte_ns",
         "_method",
-        "_moments",
         "_path",
         "_place",
         "_request_bytes",
+        "_scan",
+        "_scan_failures",
         "_segment_count",
         "_segment_from",
         "_segment_from_ns",
         "_status",
-        "_stopped",
-        "_stopped_ns",
         "_taken_count",
         "blocked_since_ns",
+        "is_muted",
     )
 
     def __init__(
@@ -93,6 +85,8 @@ class Recorder:
         method: str,
         path: str,
         event_limit_bytes: int = LIMIT_BYTES,
+        request_content_type: str | None = None,
+        request_content_encoding: str | None = None,
     ) -> None:
         self._identity = identity
         self._place = place
@@ -101,25 +95,23 @@ class Recorder:
         self._path = path.partition("?")[0].encode("ascii", "replace").decode()[:PATH_CHARS]
         self._event_limit_bytes = event_limit_bytes
         self._aliases = dict.fromkeys(identity.aliases)
-        self._body: Body | None = None
+        self._scan = scan_for(request_content_type, request_content_encoding)
+        self._scan_failures = 0
+        self._body: Seen | None = None
         self._status: int | None = None
         self._error_type: str | None = None
-        self._is_delimited = True
-        self._is_upstream_clean = False
+        self._course = Course()
         self._is_closed = False
-        self._stopped: Ending | None = None
-        self._stopped_ns: int | None = None
-        self._moments = Moments(closed_ns=0)
-        self._last_byte_ns = 0
         self._end_offset_bytes: int | None = None
         self._request_bytes = 0
         self._bytes_out = 0
         self._taken_count = 0
         self._blocks = Blocks()
         self._segment_count = 0
-        self._segment_from = 0
+        self._segment_from = NO_EVENTS
         self._segment_from_ns = 0
         self.blocked_since_ns: int | None = None
+        self.is_muted = False
 
     # What happened.
 
@@ -129,8 +121,18 @@ class Recorder:
             self._aliases[alias] = None
 
     def request_forwarded(self, at_ns: int) -> None:
-        self._last_byte_ns = self._offset(at_ns)
-        self._moments = replace(self._moments, request_forwarded_ns=self._last_byte_ns)
+        self._course.request_forwarded(self._offset(at_ns))
+
+    def request_arrived(self, data: bytes) -> None:
+        """Bytes of the request's body as they were on the wire; what they are decides whether they are looked at.
+        Never raises."""
+        if self._scan is None:
+            return
+        try:
+            self._scan.feed(data)
+        except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the request goes on
+            self._scan = None
+            self._scan_failures += 1
 
     def request_passed(self, size_bytes: int) -> None:
         self._request_bytes += size_bytes
@@ -146,25 +148,43 @@ class Recorder:
         is_delimited: bool = True,
     ) -> None:
         """The upstream's final head is there. is_delimited: not only the connection's end ends the body."""
-        self._last_byte_ns = self._offset(at_ns)
-        self._moments = replace(self._moments, headers_received_ns=self._last_byte_ns)
-        self._status = status
-        self._is_delimited = is_delimited
+        body = None
         if has_body:
-            self._body = Body(
+            body = Body(
                 self._path,
                 content_type=content_type,
                 content_encoding=content_encoding,
                 event_limit_bytes=self._event_limit_bytes,
             )
+        self._begin(body, at_ns, status=status, is_delimited=is_delimited)
+
+    def upgraded(self, at_ns: int, *, status: int) -> None:
+        """The upstream agreed to be a WebSocket: from here on messages pass, both ways."""
+        self._begin(Messages(), at_ns, status=status, is_delimited=False)
 
     def arrived(self, data: bytes, at_ns: int) -> None:
         """Bytes of the body as they were on the wire; told after they were handed on. Never raises."""
-        is_wasted, offset_ns = self._moments.client_left_ns is not None, self._offset(at_ns)
-        if not is_wasted:
-            self._last_byte_ns = offset_ns
+        offset_ns = self._offset(at_ns)
+        is_wasted = self._course.heard(offset_ns)
         if self._body is not None:
             self._body.arrived(data, offset_ns, is_wasted=is_wasted)
+
+    def message_received(self, opcode: int, size_bytes: int, at_ns: int) -> None:
+        """A whole message of the upstream, on its way to the reader."""
+        offset_ns = self._offset(at_ns)
+        is_wasted = self._course.heard(offset_ns)
+        if isinstance(self._body, Messages):
+            self._body.received(opcode, size_bytes, offset_ns, is_wasted=is_wasted)
+
+    def message_sent(self, opcode: int, size_bytes: int, arrived_ns: int, taken_ns: int) -> None:
+        """A whole message of the reader: when it came, and when the upstream's connection had taken it."""
+        self._request_bytes += size_bytes
+        if isinstance(self._body, Messages):
+            self._body.passed_up(opcode, size_bytes, self._offset(arrived_ns), self._offset(taken_ns))
+
+    def message_taken(self, at_ns: int, offset_bytes: int) -> None:
+        """As `taken`, of the messages received so far."""
+        self.taken(at_ns, offset_bytes)
 
     def taken(self, at_ns: int, offset_bytes: int) -> None:
         """Our kernel has all that arrived; the last of it ends at this offset of the response on the wire."""
@@ -177,47 +197,68 @@ class Recorder:
         """The reader took nothing for this stretch."""
         self._blocks.add(Blocked(self._offset(start_ns), self._offset(end_ns), unread_bytes))
 
-    def upstream_ended(self, at_ns: int, *, is_clean: bool) -> None:
-        """The body ended; not cleanly when its framing broke off, or when there never was a usable head."""
-        if self._moments.upstream_ended_ns is None:
-            self._moments = replace(self._moments, upstream_ended_ns=self._offset(at_ns))
-            self._is_upstream_clean = is_clean
-            if self._body is not None:
-                self._body.ended()
+    def upstream_ended(
+        self, at_ns: int, *, is_clean: bool, cut: str | None = None, missing_bytes: int | None = None
+    ) -> None:
+        """The body ended; not cleanly when its framing broke off, or when there never was a usable head.
+
+        cut: how it broke off (see `otel.hop.End`). missing_bytes: what had been announced and did not come.
+        """
+        is_news = self._course.upstream_ended(
+            self._offset(at_ns), is_clean=is_clean, cut=cut, missing_bytes=missing_bytes
+        )
+        if is_news and self._body is not None:
+            self._body.ended()
 
     def downstream_ended(self, at_ns: int, offset_bytes: int) -> None:
         """Our kernel has the whole response, offset_bytes of it on the wire."""
-        self._moments = replace(self._moments, downstream_ended_ns=self._offset(at_ns))
+        self._course.downstream_ended(self._offset(at_ns))
         self._end_offset_bytes = offset_bytes
 
-    def client_left(self, at_ns: int) -> None:
-        if self._moments.client_left_ns is None:
-            self._moments = replace(self._moments, client_left_ns=self._offset(at_ns))
+    def client_left(self, at_ns: int, *, cut: str | None = None) -> None:
+        """The reader's connection closed; cut: `fin` or `reset`."""
+        self._course.client_left(self._offset(at_ns), cut=cut)
 
     def upstream_closed(self, at_ns: int) -> None:
-        self._moments = replace(self._moments, upstream_closed_ns=self._offset(at_ns))
+        self._course.upstream_closed(self._offset(at_ns))
 
-    def stopped(self, ending: Ending, at_ns: int) -> None:
-        """The sidecar ends it, or has nobody to pass it on to."""
-        if self._stopped is None:
-            self._stopped = ending
-            self._stopped_ns = self._offset(at_ns)
+    def stopped(self, ending: Ending, at_ns: int, *, error_type: str | None = None) -> None:
+        """The sidecar ends it, or has nobody to pass it on to. CLIENT_DISCONNECT: its reader took nothing for too long.
+
+        error_type: why, as a token.
+        """
+        if self._course.stopped(ending, self._offset(at_ns)):
+            self._error_type = error_type or self._error_type
 
     def answered_by_us(self, *, status: int, error_type: str) -> None:
         """The reader got an answer of our own."""
         self._status = status
         self._error_type = error_type
 
+    def mute(self) -> None:
+        """Look at nothing more of it, to its end: bytes are counted, and its ending is that of its framing, unless an
+        event told it before. A part of a timeline would look like a whole one, so its record has none at all."""
+        self.is_muted = True
+        self._scan = None
+        if self._body is not None:
+            self._body.mute()
+
     # What is asked in between.
 
     @property
     def event_count(self) -> int:
-        return 0 if self._body is None else self._body.stamper.count
+        """Events so far, in both directions."""
+        return sum(self._counts())
 
     @property
     def fresh_count(self) -> int:
-        """Events since the last segment."""
-        return self.event_count - self._segment_from
+        """Events since the last segment; of what is muted there are none."""
+        return 0 if self.is_muted else self.event_count - sum(self._segment_from)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a silence of it means anything: in a WebSocket either side may just have nothing to say."""
+        return not (self.is_muted or isinstance(self._body, Messages))
 
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""
@@ -227,7 +268,7 @@ class Recorder:
             "method": self._method,
             "path": self._path,
             "status": self._status,
-            "phase": self._phase().value,
+            "phase": self._course.phase(self._body).value,
             "events": self.event_count,
             "silent_s": round((now_ns - self.progress_ns) / 1e9, 3),
             "is_blocked": self.blocked_since_ns is not None,
@@ -240,13 +281,14 @@ class Recorder:
 
     @property
     def failure_count(self) -> int:
-        return 0 if self._body is None else self._body.failure_count
+        return self._scan_failures + (0 if self._body is None else self._body.failure_count)
 
     @property
     def progress_ns(self) -> int:
         """When something last went on: an event other than a keepalive, or a step before the first one."""
         event_ns = None if self._body is None else self._body.progress_ns
-        step_ns = event_ns or self._moments.headers_received_ns or self._moments.request_forwarded_ns or 0
+        moments = self._course.moments
+        step_ns = event_ns or moments.headers_received_ns or moments.request_forwarded_ns or 0
         return self._anchor.monotonic_ns + step_ns
 
     def acked_count(self, acked_bytes: int) -> int:
@@ -271,7 +313,7 @@ class Recorder:
             return self._hop(at_ns, None, since=self._segment_from, blocked=blocked, beside=fresh)
         finally:  # one that cannot be made is not tried again with every event
             self._segment_count += 1
-            self._segment_from = self.event_count
+            self._segment_from = self._counts()
             self._segment_from_ns = now_ns
 
     def close(self, at_ns: int, beside: Beside = NOTHING) -> Hop:
@@ -279,67 +321,40 @@ class Recorder:
         if self._is_closed:
             raise RuntimeError("an exchange has one final record, and this one was closed before")
         self._is_closed = True
-        ending, side = ending_of(self._facts())
-        ended_ns = {
-            Side.UPSTREAM: self._moments.upstream_ended_ns,
-            Side.DOWNSTREAM: self._moments.client_left_ns,
-            Side.SIDECAR: self._stopped_ns,
-        }[side]
-        idle_ns = max(0, (self._offset(at_ns) if ended_ns is None else ended_ns) - self._last_byte_ns)
-        end = End(ending, side, self._phase(), idle_ns, framing_incomplete=self._is_framing_broken)
-        return self._hop(at_ns, end, since=0, blocked=self._blocks.kept(), beside=beside)
+        end = self._course.end(self._offset(at_ns), self._body, status=self._status, taken_count=self._taken_count)
+        return self._hop(at_ns, end, since=NO_EVENTS, blocked=self._blocks.kept(), beside=beside)
 
     # Inside.
 
     def _offset(self, at_ns: int) -> int:
         return max(0, at_ns - self._anchor.monotonic_ns)
 
-    @property
-    def _is_framing_broken(self) -> bool:
-        return self._moments.upstream_ended_ns is not None and not self._is_upstream_clean
+    def _begin(self, body: Seen | None, at_ns: int, *, status: int, is_delimited: bool) -> None:
+        self._course.headers_received(self._offset(at_ns), is_delimited=is_delimited)
+        self._status = status
+        self._body = body
+        if self.is_muted:
+            self.mute()
 
-    @property
-    def _has_terminal_rule(self) -> bool:
-        return self._body is not None and self._body.has_terminal_rule
+    def _counts(self) -> tuple[int, int]:
+        """Events so far, towards the reader and from it."""
+        return NO_EVENTS if self._body is None else self._body.counts
 
-    def _facts(self) -> Facts:
-        seq = None if self._body is None else self._body.terminal_seq
-        is_success = self._status is not None and 200 <= self._status < 300
-        return Facts(
-            has_error_event=self._body is not None and self._body.error is not None,
-            is_terminal_passed=seq is not None and (self._moments.client_left_ns is None or seq < self._taken_count),
-            is_upstream_broken=self._is_framing_broken,
-            is_upstream_clean=self._is_upstream_clean,
-            needs_terminal=self._has_terminal_rule and is_success,
-            has_client_left=self._moments.client_left_ns is not None,
-            has_unmarked_end=not self._is_delimited and not self._has_terminal_rule,
-            stopped=self._stopped,
-        )
-
-    def _phase(self) -> Phase:
-        if self._is_upstream_clean:
-            return Phase.DRAIN
-        if self._body is not None and self._body.terminal_seq is not None:
-            return Phase.TERMINAL
-        if self.event_count:
-            return Phase.EVENTS
-        if self._moments.headers_received_ns is not None:
-            return Phase.FIRST_EVENT
-        return Phase.CONNECT if self._moments.request_forwarded_ns is None else Phase.HEADERS
-
-    def _hop(self, at_ns: int, end: End | None, *, since: int, blocked: Sequence[Blocked], beside: Beside) -> Hop:
-        ids, stamper = self._identity, None if self._body is None else self._body.stamper
+    def _hop(
+        self, at_ns: int, end: End | None, *, since: tuple[int, int], blocked: Sequence[Blocked], beside: Beside
+    ) -> Hop:
+        ids, body = self._identity, None if self.is_muted else self._body
         is_open = end is None
         exact = Timeline(
             unit_ns=1,
             quantum=1,
-            stamps=() if stamper is None else stamper.stamps(since=since),
-            blocked=tuple(blocked),
+            stamps=() if body is None else body.stamper.stamps(since=since[0]),
+            blocked=() if self.is_muted else tuple(blocked),
             lag=tuple(Interval(self._offset(lag.start_ns), self._offset(lag.end_ns)) for lag in beside.lag),
             samples=tuple(beside.samples),
             window_peak_bytes=beside.window_peak_bytes,
             round_trip_ns=beside.round_trip_ns,
-            is_cut_short=stamper is not None and stamper.is_cut_short,
+            is_cut_short=body is not None and body.stamper.is_cut_short,
             is_evidence_thinned=beside.is_thinned or self._blocks.dropped_count > 0,
         )
         return Hop(
@@ -354,40 +369,28 @@ class Recorder:
             state=State.OPEN if is_open else State.FINAL,
             segment_index=self._segment_count,
             exchange=self._exchange(),
-            moments=replace(self._moments, closed_ns=self._offset(at_ns)),
+            moments=replace(self._course.moments, closed_ns=self._offset(at_ns)),
             traffic=self._traffic(),
             timeline=exact,
+            sent=None if body is None else body.sent_since(since[1]),
             end=end,
         )
 
     def _exchange(self) -> Exchange:
-        body = self._body
-        asked = Exchange(method=self._method, path=self._path, status=self._status, error_type=self._error_type)
-        if body is None:
-            return asked
-        return replace(
-            asked,
-            framing=body.framing,
-            dialect=body.dialect.name,
-            model=body.model,
-            response_id=body.response_id,
-            is_stream=body.is_stream,
-            has_terminal_rule=body.has_terminal_rule,
-            error_type=body.error.error_type if body.error else self._error_type,
-            error_code=body.error.error_code if body.error else None,
+        scan = self._scan
+        asked = Exchange(
+            method=self._method,
+            path=self._path,
+            status=self._status,
+            model=None if scan is None else scan.model,
+            request_is_stream=None if scan is None else scan.is_stream,
+            prompt_bucket=None if scan is None else scan.prompt_bucket,
+            error_type=self._error_type,
         )
+        return asked if self._body is None else self._body.exchange(asked)
 
     def _traffic(self) -> Traffic:
-        body = self._body
-        if body is None:
-            return Traffic(request_bytes=self._request_bytes)
-        return Traffic(
-            request_bytes=self._request_bytes,
-            bytes_in=body.size_bytes,
-            bytes_out=self._bytes_out,
-            event_count=body.stamper.count,
-            comment_count=body.comment_count,
-            dataless_count=body.dataless_count,
-            wasted_count=body.wasted_count,
-            has_unterminated_tail=body.has_tail,
+        passed = Traffic(
+            request_bytes=self._request_bytes, bytes_out=self._bytes_out, missing_bytes=self._course.missing_bytes
         )
+        return passed if self._body is None else self._body.traffic(passed)

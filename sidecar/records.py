@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from otel.grain import LEFT_OUT
-from otel.hop import Ending, Hop
+from otel.grain import EXACT_UNIT_NS, LEFT_OUT, QUANTUM, UNIT_NS, quantised
+from otel.hop import Ending, Hop, State, Timeline
 from otel.span import Span, SpanError, hop_to_span
-from sidecar.recorder import kept
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +27,16 @@ WAITING: Final = 1_000
 Make = Callable[[], Hop]
 
 
+def kept(hop: Hop, *, is_exact: bool) -> Hop:
+    """The record in the form in which it leaves: times and positions quantised, finely where is_exact."""
+    unit_ns, quantum = (EXACT_UNIT_NS, 1) if is_exact else (UNIT_NS, QUANTUM)
+
+    def rounded(timeline: Timeline) -> Timeline:
+        return quantised(timeline, unit_ns=unit_ns, quantum=quantum, is_open=hop.state is State.OPEN)
+
+    return replace(hop, timeline=rounded(hop.timeline), sent=None if hop.sent is None else rounded(hop.sent))
+
+
 class Exporting(Protocol):
     """What takes spans; it never waits and never raises."""
 
@@ -37,7 +46,8 @@ class Exporting(Protocol):
 class Records:
     """Takes records in the making with `put`, from one event loop; `run` builds the long ones.
 
-    ended: final records by ending. lost_count: records that could not be made.
+    ended: final records by ending. muted_count: those of them that were muted, and gave no span.
+    lost_count: records that could not be made.
     """
 
     def __init__(self, exporter: Exporting | None, *, is_exact: bool) -> None:
@@ -45,13 +55,17 @@ class Records:
         self._is_exact = is_exact
         self._waiting: asyncio.Queue[Make] = asyncio.Queue(WAITING)
         self.ended: Counter[Ending] = Counter()
+        self.muted_count = 0
         self.lost_count = 0
 
-    def put(self, make: Make, *, event_count: int) -> None:
-        """Take a record. Never raises, never waits."""
-        if event_count < LONG_EVENTS:
+    def put(self, make: Make, *, event_count: int, is_muted: bool = False) -> None:
+        """Take a record. Never raises, never waits. is_muted: it is not whole, so it is logged and not exported."""
+        if is_muted or event_count < LONG_EVENTS:  # a muted one has no timeline, however many events it had before
             try:
-                self._send(*self._built(make))
+                if is_muted:
+                    self._tell(make(), is_muted=True)
+                else:
+                    self._send(*self._built(make))
             except Exception as error:  # noqa: BLE001  # the next exchange must not suffer for this one's record
                 self.lost(type(error).__name__)
             return
@@ -83,14 +97,18 @@ class Records:
         try:
             return hop, hop_to_span(record)
         except SpanError:  # too many stalls for one timeline: all else of the record is as true without it
-            return hop, hop_to_span(replace(record, timeline=LEFT_OUT))
+            return hop, hop_to_span(replace(record, timeline=LEFT_OUT, sent=None if record.sent is None else LEFT_OUT))
 
     def _send(self, hop: Hop, span: Span | None) -> None:
         if self._exporter is not None and span is not None:
             self._exporter.offer(span)
+        self._tell(hop, is_muted=False)
+
+    def _tell(self, hop: Hop, *, is_muted: bool) -> None:
         if hop.end is not None:
             self.ended[hop.end.ending] += 1
-            log.info("exchange ended", extra=_line(hop))
+            self.muted_count += is_muted
+            log.info("exchange ended", extra=_line(hop, is_stamped=not is_muted))
 
     def lost(self, reason: str) -> None:
         """Count a record that could not be made."""
@@ -98,9 +116,14 @@ class Records:
         log.warning("record lost", extra={"reason": reason})
 
 
-def _line(hop: Hop) -> dict[str, object]:
-    """The one line of an exchange: always these keys, and nothing that a user or a model wrote."""
+def _line(hop: Hop, *, is_stamped: bool) -> dict[str, object]:
+    """The one line of an exchange: always these keys, and nothing that a user or a model wrote.
+
+    stamped: what passed was looked at and timed. closed_after_s: how long after the reader's leaving our connection to
+    the upstream was closed.
+    """
     end, moments, stamps = hop.end, hop.moments, hop.timeline.stamps
+    left_ns, closed_ns = moments.client_left_ns, moments.upstream_closed_ns
     ended_ns = moments.downstream_ended_ns or moments.client_left_ns or moments.closed_ns
     blocked_ns = sum(block.end_ns - block.start_ns for block in hop.timeline.blocked)
     return {
@@ -112,14 +135,20 @@ def _line(hop: Hop) -> dict[str, object]:
         "status": hop.exchange.status,
         "ending": None if end is None else end.ending.value,
         "ended_by": None if end is None else end.ended_by.value,
+        "cut": None if end is None else end.cut,
+        "error_type": hop.exchange.error_type,
         "phase": None if end is None else end.phase.value,
         "idle_s": None if end is None else _seconds(end.idle_ns),
         "events": hop.traffic.event_count,
         "bytes_in": hop.traffic.bytes_in,
         "bytes_out": hop.traffic.bytes_out,
+        "missing_bytes": hop.traffic.missing_bytes,
+        "wasted_events": hop.traffic.wasted_count,
+        "closed_after_s": None if left_ns is None or closed_ns is None else _seconds(max(0, closed_ns - left_ns)),
         "first_event_s": _seconds(stamps[0].arrived_ns) if stamps else None,
         "duration_s": _seconds(ended_ns),
         "blocked_s": _seconds(blocked_ns),
+        "stamped": is_stamped,
     }
 
 

@@ -51,6 +51,7 @@ class HopRow:
     events: int
     outcome: str | None
     ended_by: str | None
+    cut: str | None
     phase: str | None
     hold_s: float | None
     bytes_in: int | None
@@ -242,6 +243,7 @@ def _hop_row(keys: Keys) -> HopRow:
         events=keys.whole("events"),
         outcome=keys.maybe_text("outcome"),
         ended_by=keys.maybe_text("ended_by"),
+        cut=keys.later_text("cut"),
         phase=keys.maybe_text("phase"),
         hold_s=keys.maybe_seconds("hold_s"),
         bytes_in=keys.maybe_whole("bytes_in"),
@@ -256,6 +258,7 @@ def _hop_row(keys: Keys) -> HopRow:
         comments=keys.maybe_whole("comments"),
     )
     keys.ignore("trace_id", "span_id", "started_at", "wasted_events", "idle_at_end_s", "framing_incomplete", "open")
+    keys.ignore("prompt", "bytes_missing", "messages_sent")
     return made
 
 

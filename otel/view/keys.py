@@ -78,6 +78,10 @@ class Keys:
     def maybe_text(self, key: str) -> str | None:
         return None if self._get(key) is None else self.text(key)
 
+    def later_text(self, key: str) -> str | None:
+        """A text that answers of an older collector do not have."""
+        return self.maybe_text(key) if key in self._value else None
+
     def instant(self, key: str) -> str:
         value = self.text(key)
         if not _INSTANT.match(value):

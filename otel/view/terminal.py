@@ -118,7 +118,7 @@ def _hop_lines(verdict: VerdictAnswer, look: Look) -> list[Line]:
 
     columns = [
         Column("hop", each(lambda hop: lane_name(hop.hop, hop.role)), least=12),
-        Column("outcome", [_outcome(hop.outcome) for hop in hops], least=8),
+        Column("outcome", [_outcome(hop) for hop in hops], least=8),
         Column("events", each(lambda hop: count(hop.events)), is_number=True),
         Column("first", _times(hop.first_event_s for hop in hops), 1, is_number=True),
         Column("longest gap", _times(hop.longest_gap_s for hop in hops), is_number=True),
@@ -142,10 +142,12 @@ def lane_name(hop: str, role: str) -> str:
     return hop if role == "ingress" else f"{hop} ({role})"
 
 
-def _outcome(outcome: str | None) -> Piece:
-    return Piece(
-        outcome or "open", Tone.PLAIN if outcome == "complete" else Tone.DOUBT if outcome is None else Tone.FAULT
-    )
+def _outcome(hop: HopRow) -> Piece:
+    if hop.outcome is None:
+        return Piece("open", Tone.DOUBT)
+    if hop.outcome == "complete":
+        return Piece(hop.outcome)
+    return Piece(f"{hop.outcome} ({hop.cut})" if hop.cut else hop.outcome, Tone.FAULT)
 
 
 def _times(values: Iterable[float | None]) -> list[Piece]:

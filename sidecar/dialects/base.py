@@ -83,8 +83,8 @@ def error_reading(chunk: Object | None) -> Reading:
     error = error if isinstance(error, dict) else chunk
     return Reading(
         EventClass.ERROR,
-        model=_name(chunk.get("model")),
-        response_id=_name(chunk.get("id")),
+        model=name_of(chunk.get("model")),
+        response_id=name_of(chunk.get("id")),
         error_type=_token(error.get("type")) or _token(chunk.get("error_type")),
         error_code=_token(error.get("code")),
     )
@@ -92,11 +92,11 @@ def error_reading(chunk: Object | None) -> Reading:
 
 @lru_cache(READINGS)
 def _reading(event_class: EventClass, chars: int, model: str | None, response_id: str | None) -> Reading:
-    return Reading(event_class, chars, _name(model), _name(response_id))
+    return Reading(event_class, chars, name_of(model), name_of(response_id))
 
 
-def _name(value: object) -> str | None:
-    """A name, and never a sentence: printable ASCII without blanks."""
+def name_of(value: object) -> str | None:
+    """A model name or id, and never a sentence: printable ASCII without blanks."""
     return value if isinstance(value, str) and _NAME.match(value) else None
 
 

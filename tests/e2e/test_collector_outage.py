@@ -2,11 +2,12 @@
 
 The collector is killed with SIGKILL under load, several times, and started again on the same data: every span that it
 acknowledged is there, once. It is absent, or takes connections and never answers, while streams run: they take as long
-as ever, and when it is there again all their spans are delivered, none lost, by the sidecar's own count. A sidecar
-that is told to end lets its streams finish, delivers what it knows and ends with 0; at the limit it breaks them off so
-that nobody takes them for whole, and says `drained`.
+as ever, and when it is there again all their spans are delivered, none lost, by the sidecar's own count. With a spool
+that holds although the sidecars are restarted in the middle of the outage, told to end or killed. A sidecar that is
+told to end lets its streams finish, delivers what it knows and ends with 0; at the limit it breaks them off so that
+nobody takes them for whole, and says `drained`.
 
-CI_FULL=1 makes the outages a minute long.
+CI_FULL=1 makes the outages a minute long, and the one with restarts ten minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from otel.hop import Ending
 from otel.ids import trace_id_of
 from otel.otlp import decode_response, encode_request
 from otel.span import hop_to_span
@@ -33,7 +35,8 @@ from tests.support.wire import Asked, asking, get, worker
 
 IS_FULL = os.environ.get("CI_FULL") == "1"
 OUTAGE_S = 60.0 if IS_FULL else 8.0
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180 if IS_FULL else 60)]
+RESTARTED_OUTAGE_S = 600.0 if IS_FULL else 12.0
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900 if IS_FULL else 60)]
 
 KILLS = 20 if IS_FULL else 5
 SENDERS = 4
@@ -244,7 +247,134 @@ def _counts_loss(series: str) -> bool:
         "gapline_recording_failures",
         "gapline_relay_failures",
         "gapline_kernel_samples_dropped",
+        "gapline_spool_failures",
+        "gapline_spool_torn",
     ))  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- restarted
+
+
+class Lane:
+    """A chain of two sidecars that is restarted in the middle; both keep their spans in the same spool."""
+
+    def __init__(self, fleet: Fleet, name: str, upstream: str, *, export: str) -> None:
+        self._fleet = fleet
+        self._name = name
+        self._upstream = upstream
+        self._export = export
+        self._ports = free_ports(2)
+        self._names = (f"{name}-{number}" for number in count())
+        self.spool = fleet.folder / f"{name}-spool"
+        self.finished: set[str] = set()
+        self.start()
+
+    def start(self) -> None:
+        flags = ("--spool", str(self.spool), "--export-queue", "16K")  # memory holds a handful; the rest is on disk
+        behind, before = self._ports
+        names = (f"{self._name}-worker", f"{self._name}-gateway")
+        upstreams = (self._upstream, f"http://127.0.0.1:{behind}")
+        self.sidecars = [
+            self._fleet.sidecar(name, upstream, *flags, export=self._export, port=port)
+            for name, upstream, port in zip(names, upstreams, (behind, before), strict=True)
+        ]
+
+    async def ready(self) -> None:
+        for sidecar in self.sidecars:
+            await sidecar.ready()
+
+    async def run(self, duration_s: float) -> None:
+        """Streams through both, one wave after the other."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while clock() - began < duration_s:
+            self.finished |= set(await run_streams(self.sidecars[-1], self._names))
+
+    async def terminate(self) -> None:
+        """Told to end while streams run: these finish, and count."""
+        last = asyncio.ensure_future(run_streams(self.sidecars[-1], self._names))
+        await until(self._are_streaming, "streams run")
+        for sidecar in reversed(self.sidecars):
+            sidecar.signal(signal.SIGTERM)
+        self.finished |= set(await last)
+        assert [await sidecar.ended(within_s=20) for sidecar in self.sidecars] == [0, 0]
+
+    async def kill(self) -> None:
+        """Killed while streams run, once what has finished is on disk: that is all that is promised."""
+        last = asyncio.ensure_future(run_streams(self.sidecars[-1], self._names))
+        await until(self._are_streaming, "streams run")
+        await until(self._are_safe, "every span is on disk")
+        for sidecar in self.sidecars:
+            sidecar.signal(signal.SIGKILL)
+        with pytest.raises(ExceptionGroup):
+            await last
+        for sidecar in self.sidecars:
+            await sidecar.ended()
+
+    async def are_delivered(self) -> bool:
+        metrics = [await sidecar.metrics() for sidecar in self.sidecars]
+        waiting = ("gapline_streams", "gapline_lingering", "gapline_export_queue_spans", "gapline_spool_spans")
+        return not any(each[series] for each in metrics for series in waiting)
+
+    async def _are_streaming(self) -> bool:
+        return all([await sidecar.metric("gapline_streams") == STREAMS for sidecar in self.sidecars])
+
+    async def _are_safe(self) -> bool:
+        metrics = [await sidecar.metrics() for sidecar in self.sidecars]
+        waiting = ("gapline_lingering", "gapline_spool_missing_spans")
+        are_recorded = all(each["gapline_export_offered_total"] >= len(self.finished) for each in metrics)
+        return are_recorded and not any(each[series] for each in metrics for series in waiting)
+
+
+async def test_with_a_spool_no_restart_during_an_outage_loses_the_span_of_a_finished_stream(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    clock = asyncio.get_running_loop().time
+    with Fleet(tmp_path) as fleet:
+        async with worker({CHAT: pace}) as up:
+            export = f"http://127.0.0.1:{ports[0]}"
+            told, killed = (Lane(fleet, name, up.url, export=export) for name in ("told", "killed"))
+
+            async def live(lane: Lane, end: Callable[[], Awaitable[None]]) -> None:
+                await lane.ready()
+                await lane.run(RESTARTED_OUTAGE_S / 2)
+                await end()
+                lane.start()
+                await lane.ready()
+                await lane.run(RESTARTED_OUTAGE_S / 2)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(live(told, told.terminate))
+                group.create_task(live(killed, killed.kill))
+            collector = fleet.collector(ports=(ports[0], ports[1]))
+            await collector.ready()
+            back = clock()
+            for lane in (told, killed):
+                await until(lane.are_delivered, "all spans are delivered", within_s=20)
+            delivered_s = clock() - back
+
+            for lane in (told, killed):
+                restored = [await sidecar.metric("gapline_spool_restored_total") for sidecar in lane.sidecars]
+                assert sum(restored) > 0
+                for sidecar in lane.sidecars:
+                    metrics = await sidecar.metrics()
+                    assert not {series: value for series, value in metrics.items() if _counts_loss(series) and value}
+                    sidecar.signal(signal.SIGTERM)
+                    assert await sidecar.ended() == 0
+                assert list(lane.spool.iterdir()) == []
+            collector.signal(signal.SIGTERM)
+            assert await collector.ended() == 0
+
+    store = SqliteStore(collector.data)
+    try:
+        for lane in (told, killed):
+            for request_id in lane.finished:
+                hops = store.hops_of(trace_id_of(request_id))
+                assert sorted(hop.place.hop.rpartition("-")[2] for hop in hops) == ["gateway", "worker"], request_id
+                assert {hop.end.ending for hop in hops} == {Ending.COMPLETE}
+    finally:
+        store.close()
+    spans = 2 * (len(told.finished) + len(killed.finished))
+    print(f"{spans} spans of an outage of {RESTARTED_OUTAGE_S:g} s with restarts; all there after {delivered_s:.1f} s")
 
 
 # ------------------------------------------------------------------------------------------------------ drained

@@ -70,7 +70,7 @@ def test_links_between_documents_lead_somewhere(document):
 
 def test_every_setting_is_documented():
     from otel.config import OPTIONS as COLLECTOR
-    from sidecar.config import OPTIONS as SIDECAR
+    from sidecar.options import OPTIONS as SIDECAR
 
     for package, options in (("sidecar", SIDECAR), ("otel", COLLECTOR)):
         text = (ROOT / package / "README.md").read_text("utf-8")

@@ -24,7 +24,8 @@ TABLES = {
 }
 ELSEWHERE = {  # fields that are no attribute: parts of their own, or fields of the span itself
     "HOP": {
-        "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline", "end",
+        "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline",
+        "sent", "end",
     },
     "PLACE": {"resource"},
     "PACKED": {"parts"},

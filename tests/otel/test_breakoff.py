@@ -49,6 +49,22 @@ def test_a_broken_answer_is_charged_to(endings, cause, hop):
     assert found(*endings) == (cause, hop)
 
 
+@pytest.mark.parametrize(
+    ("given_up", "cause", "hop"),
+    [(0, Cause.ABORTED, PROXY), (1, Cause.ABORTED, GATEWAY), (2, Cause.CLIENT_DISCONNECT, "client")],
+)
+def test_a_downstream_that_was_given_up_is_charged_like_one_that_closed(given_up, cause, hop):
+    """What is nearer the reader saw an upstream that broke off, which was that sidecar's doing."""
+    hops = list(run(Chain()))
+    for n in range(given_up + 1, len(hops)):
+        hops[n] = replace(hops[n], end=End(CUT, Side.UPSTREAM, Phase.EVENTS, MS, cut="reset"))
+    hops[given_up] = replace(hops[given_up], end=End(LEFT, Side.SIDECAR, Phase.EVENTS, MS, cut="timeout"))
+    (finding,) = broken_off(join(hops), None)
+
+    assert (finding.cause, finding.first_hop) == (cause, hop)
+    assert finding.detail.endswith("gave up its downstream, which took nothing")
+
+
 def test_a_whole_answer_is_nobodys():
     assert found(C, C, C) is None
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from otel.hop import State, TapRole
 from otel.join import join, paths
+from tests.support.builders import a_conversation
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
 
 
@@ -87,6 +88,15 @@ def test_segments_of_an_open_hop_are_put_together_in_their_order():
     assert path.is_open
     assert path.taps[0].timeline.stamps == hop.timeline.stamps
     assert path.missing == ()
+
+
+def test_what_the_reader_sent_in_an_open_websocket_is_put_together_too():
+    hop = a_conversation(received_s=[0.5, 1.5, 2.5], sent_s=[0.4, 1.4, 2.4], state=State.OPEN)
+    segments = [
+        replace(part, sent=replace(hop.sent, stamps=(hop.sent.stamps[n],)))
+        for n, part in enumerate(cut_into_segments(hop, 1, 1, 1))
+    ]
+    assert join(reversed(segments)).taps[0].sent == hop.sent
 
 
 def test_a_lost_segment_is_reported():

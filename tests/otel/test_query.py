@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.findings import Policy
+from otel.hop import End, Ending, Phase, Side
 from otel.join import join
 from otel.query import timeline_answer, verdict_answer
 from otel.verdict import judge
+from tests.support.builders import a_conversation, a_hop
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, Chain, S, run
 
 KEYS = {
@@ -51,6 +54,25 @@ def answers(chain: Chain):
 
 def test_the_answer_has_every_key_of_its_contract():
     assert set(answers(Chain())[0]) == KEYS
+
+
+def test_a_hop_says_what_was_asked_and_how_it_ended():
+    worker, talk = a_hop("model-worker"), a_conversation("gateway", sent_s=[0.4, 0.5])
+    cut = replace(
+        worker,
+        exchange=replace(worker.exchange, prompt_bucket="<16K"),
+        traffic=replace(worker.traffic, missing_bytes=7),
+        end=End(Ending.UPSTREAM_CUT, Side.UPSTREAM, Phase.EVENTS, 0, cut="reset"),
+    )
+    told = {}
+    for hop in (cut, talk):
+        path = join([hop])
+        (told[hop.place.hop],) = verdict_answer(path, judge(path), as_of=AS_OF, is_final=True)["hops"]
+
+    asked = told["model-worker"]
+    assert (asked["outcome"], asked["cut"], asked["bytes_missing"]) == ("upstream_cut", "reset", 7)
+    assert (asked["prompt"], asked["messages_sent"]) == ("<16K", None)
+    assert (told["gateway"]["messages_sent"], told["gateway"]["cut"]) == (2, None)
 
 
 def test_a_stall_is_told_in_one_sentence_with_its_numbers():

@@ -21,7 +21,8 @@ def written():
         yield from ((schema.On.RESOURCE, *pair) for pair in span.resource.items())
         yield from ((schema.On.SPAN, *pair) for pair in span.attributes.items())
         for event in span.events:
-            where = schema.On.TIMELINE if event.name == schema.TIMELINE_EVENT else schema.On.NOTABLE
+            is_timeline = event.name in {schema.TIMELINE_EVENT, schema.SENT_EVENT}
+            where = schema.On.TIMELINE if is_timeline else schema.On.NOTABLE
             yield from ((where, *pair) for pair in event.attributes.items())
 
 
@@ -55,7 +56,8 @@ def test_every_attribute_of_a_golden_span_is_in_the_table_with_its_type_and_plac
 
 def test_every_kind_of_notable_event_is_in_a_golden_span():
     names = {event.name for span in SPANS for event in span.events}
-    assert names == {schema.FIRST_EVENT, schema.STALL_EVENT, schema.CLIENT_LEFT_EVENT, schema.TIMELINE_EVENT}
+    timelines = {schema.TIMELINE_EVENT, schema.SENT_EVENT}
+    assert names == {schema.FIRST_EVENT, schema.STALL_EVENT, schema.CLIENT_LEFT_EVENT} | timelines
 
 
 def test_the_code_and_the_table_have_the_same_names():

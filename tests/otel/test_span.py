@@ -42,7 +42,12 @@ MAY_BE_ABSENT = {
     "http.response.status_code",
     "gen_ai.request.model",
     "gen_ai.request.stream",
+    "gen_ai.response.model",
     "gen_ai.response.id",
+    "gapline.request.stream",
+    "gapline.request.prompt_bucket",
+    "gapline.bytes_missing",
+    "gapline.end.cut",
     "gapline.error.type",
     "gapline.error.code",
     "gapline.request_forwarded",
@@ -164,6 +169,15 @@ class TestNotableEvents:
         assert stalls == list(range(100 - STALL_EVENTS, 100))
         assert len(span.events) <= 64
 
+    def test_a_silence_in_a_websocket_is_no_stall(self):
+        span = hop_to_span(EXAMPLES["websocket"])
+        assert [event.name for event in span.events] == [
+            schema.FIRST_EVENT,
+            schema.TIMELINE_EVENT,
+            schema.SENT_EVENT,
+        ]
+        assert "gen_ai.response.time_to_first_chunk" not in span.attributes
+
     def test_a_first_event_without_output_is_not_the_first_event(self):
         kinds = [EventClass.CONTROL, EventClass.KEEPALIVE, EventClass.CONTENT]
         span = hop_to_span(a_hop(timeline=a_timeline([0.1, 0.2, 0.3], classes=kinds)))
@@ -217,6 +231,13 @@ class TestReading:
     def test_a_newer_schema_is_refused_and_says_so(self):
         with pytest.raises(SpanError, match=r"gapline.schema: this reader knows 1 to 1; 2 needs a newer gapline"):
             span_to_hop(with_attributes(HEALTHY, gapline__schema=2))
+
+    def test_a_span_of_an_older_sidecar_lacks_what_is_newer_and_is_read(self):
+        hop = span_to_hop(HEALTHY)
+        assert not {"gen_ai.response.model", "gapline.request.stream", "gapline.end.cut"} & HEALTHY.attributes.keys()
+        assert (hop.exchange.model, hop.exchange.response_model) == ("demo-model", None)
+        assert (hop.exchange.request_is_stream, hop.exchange.prompt_bucket) == (None, None)
+        assert (hop.sent, hop.traffic.missing_bytes, hop.end.cut) == (None, None, None)
 
     def test_another_programs_span_is_none_of_ours(self):
         span = Span(trace_id="ab" * 16, span_id="cd" * 8, name="GET /", start_ns=1, end_ns=2)
@@ -278,6 +299,20 @@ class TestTimelineEvent:
         with pytest.raises(SpanError, match=r"^gapline.timeline: "):
             span_to_hop(with_timeline(self.LONG, **{f"part__0{at}": part[:kept]}))
 
+    def test_the_readers_messages_lie_in_one_of_their_own_which_older_readers_pass_over(self):
+        hop = EXAMPLES["websocket"]
+        span = hop_to_span(hop)
+        event = event_of(span, schema.SENT_EVENT)
+        assert event.attributes["gapline.timeline.events"] == 3
+        assert event_of(span, schema.TIMELINE_EVENT).attributes["gapline.timeline.events"] == 2
+        older = replace(span, events=tuple(other for other in span.events if other is not event))
+        assert span_to_hop(older) == replace(hop, sent=None)
+        with pytest.raises(SpanError, match=r"^gapline.timeline.sent: 2 events of this name, there must be one$"):
+            span_to_hop(replace(span, events=(*span.events, event)))
+        cut = replace(event, attributes={**event.attributes, "gapline.timeline.crc32": 0})
+        with pytest.raises(SpanError, match=r"^gapline.timeline.sent: checksum"):
+            span_to_hop(replace(older, events=(*older.events, cut)))
+
     def test_swapped_parts_are_an_error(self):
         attributes = event_of(self.LONG, schema.TIMELINE_EVENT).attributes
         first, second = (attributes[f"gapline.timeline.part.0{i}"] for i in range(2))
@@ -303,7 +338,8 @@ class TestTimelineEvent:
 
     @pytest.mark.parametrize("hop", EXAMPLES.values(), ids=EXAMPLES)
     def test_without_it_all_else_of_the_hop_is_the_same(self, hop):
-        assert span_to_hop(without_timeline(hop_to_span(hop))) == replace(hop, timeline=LEFT_OUT)
+        sent = None if hop.sent is None else LEFT_OUT
+        assert span_to_hop(without_timeline(hop_to_span(hop))) == replace(hop, timeline=LEFT_OUT, sent=sent)
 
     def test_one_left_out_for_its_size_is_said_to_be(self):
         small = without_timeline(self.LONG)

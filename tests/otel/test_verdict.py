@@ -16,6 +16,7 @@ from otel.hop import Blocked, End, Ending, EventClass, KernelSample, Phase, Side
 from otel.join import join
 from otel.timeline import thinned
 from otel.verdict import judge
+from tests.support.builders import WALL_NS, a_conversation, a_hop
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, longest_wait, run, shifted
 
 LOW_FIRST = Policy(first_event_ns=1 * S)
@@ -50,6 +51,52 @@ def test_a_stall_of_an_app_is_named_at_its_hop(hop, size):
 def test_a_slow_first_event_is_named_where_it_was_slow(where):
     expected = WORKER if where == "source" else where
     assert named(Chain(slow_first=[(where, 2 * S)])) == (Cause.SLOW_FIRST_EVENT, expected)
+
+
+class TestAConversation:
+    """In a WebSocket whoever speaks next is waited for, and nobody knows who that is."""
+
+    def verdict(self, *hops):
+        return judge(join(hops), LOW_FIRST)
+
+    def path(self, *, held_s: float = 0.0):
+        """Worker and gateway of one in which messages came after 30 s and after another minute."""
+        received = [30.0, 30.5, 90.0]
+        later = [received[0], received[1], received[2] + held_s]
+        return (
+            a_conversation("model-worker", received_s=received, sent_s=[29.0, 89.0]),
+            a_conversation("gateway", received_s=[at + 1 for at in later], sent_s=[29.9, 89.9], wall_ns=WALL_NS - S),
+        )
+
+    def test_is_healthy_however_long_its_silences(self):
+        verdict = self.verdict(*self.path())
+        assert verdict.status is Status.HEALTHY, verdict
+        assert (verdict.longest, verdict.first, verdict.rhythm.p90_ns) == (None, None, None)
+
+    @pytest.mark.parametrize("ending", [Ending.COMPLETE, Ending.UNKNOWN_END])
+    def test_may_end_without_a_word(self, ending):
+        hops = [replace(hop, end=replace(hop.end, ending=ending)) for hop in self.path()]
+        assert self.verdict(*hops).status is Status.HEALTHY
+
+    def test_a_message_that_a_hop_holds_back_is_that_hops(self):
+        verdict = self.verdict(*self.path(held_s=3.0))
+        assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.APP_STALL, "gateway")
+        assert verdict.findings[0].term_ns == 3 * S
+
+    def test_one_that_breaks_off_is_charged_all_the_same(self):
+        end = End(Ending.UPSTREAM_CUT, Side.UPSTREAM, Phase.EVENTS, 0, cut="reset")
+        verdict = self.verdict(*(replace(hop, end=end) for hop in self.path()))
+        assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.TRUNCATED, "model-worker")
+
+    def test_is_never_lined_up_with_the_answers_that_it_carries(self):
+        worker, talk = a_hop("model-worker"), self.path()[1]
+        verdict = self.verdict(worker, talk)
+        assert verdict.status is Status.INCONCLUSIVE
+        assert not verdict.findings
+        assert verdict.missing[-2:] == (
+            "events of gateway could not be lined up with the others",
+            "who was waited for, where messages of a WebSocket meet the events of an answer",
+        )
 
 
 def test_a_source_may_take_its_time_to_the_first_event():

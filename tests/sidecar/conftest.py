@@ -6,7 +6,16 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-ON_BOTH_LOOPS = {"test_relay.py", "test_kernel.py"}
+ON_BOTH_LOOPS = {
+    "test_acceptor.py",
+    "test_conversation.py",
+    "test_door.py",
+    "test_kernel.py",
+    "test_listener.py",
+    "test_relay.py",
+    "test_tls.py",
+    "test_tunnel.py",
+}
 
 
 def pytest_asyncio_loop_factories(config, item):

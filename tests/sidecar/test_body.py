@@ -83,6 +83,19 @@ def test_a_plain_body_has_an_event_for_each_arrival():
     assert (body.is_stream, body.has_terminal_rule) == (False, False)
 
 
+def test_a_muted_body_is_counted_and_keeps_what_it_had_seen():
+    body = Body("/v1/chat/completions", content_type=SSE, content_encoding=None)
+    body.arrived(HELLO + b"data: the beginning of", 0, is_wasted=False)
+    body.mute()
+    body.arrived(b" an event\n\n" + DONE + ERROR, 1, is_wasted=False)
+    body.ended()
+
+    assert classes(body) == [EventClass.CONTENT]
+    assert (body.model, body.terminal_seq, body.error, body.has_tail) == ("m", None, None, False)
+    assert body.size_bytes == len(HELLO + b"data: the beginning of an event\n\n" + DONE + ERROR)
+    assert not body.has_terminal_rule
+
+
 def test_keepalives_are_no_progress():
     body = Body("/v1/messages", content_type=SSE, content_encoding=None)
     body.arrived(b'event: message_start\ndata: {"type":"message_start"}\n\n', 5, is_wasted=False)

@@ -1,7 +1,8 @@
 import pytest
 
-from otel.settings import Address, ConfigError
-from sidecar.config import OPTIONS, PREFIX, Config, config_of, parser
+from otel.settings import Address, ConfigError, UnixPath
+from sidecar.config import PREFIX, Config, config_of, parser
+from sidecar.options import OPTIONS, Egress
 
 NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
 
@@ -19,7 +20,7 @@ def errors(flags=None, environ=None, file_text=None) -> tuple[str, ...]:
 def test_upstream_and_hop_are_enough():
     found = config()
 
-    assert (found.listen, found.admin) == (Address("0.0.0.0", 24080), Address("127.0.0.1", 24090))
+    assert (found.listen, found.admin) == ((Address("0.0.0.0", 24080),), Address("0.0.0.0", 24090))
     assert (found.role, found.export, found.exact, found.loop) == ("ingress", None, False, "auto")
     assert (found.export_queue, found.request_id_headers) == (32 << 20, ("x-request-id",))
     assert (found.connect_timeout, found.drain_timeout, found.stall_after) == (5.0, 30.0, 2.0)
@@ -27,10 +28,30 @@ def test_upstream_and_hop_are_enough():
 
 def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
     values = {
-        "listen": ":1",
+        "listen": ":1,unix:/run/a",
         "upstream": "https://up",
         "hop": "a",
         "role": "egress",
+        "egress": "openai=127.0.0.1:24100=https://api.openai.com",
+        "tls_cert": "cert.pem",
+        "tls_key": "key.pem",
+        "upstream_ca": "ca.pem",
+        "upstream_cert": "client.pem",
+        "upstream_key": "client.key",
+        "spool": "/var/spool",
+        "spool_bytes": "1G",
+        "answer_timeout": "10m",
+        "request_head_timeout": "10s",
+        "request_body_timeout": "20s",
+        "slow_reader": "end",
+        "write_deadline": "30s",
+        "max_streams": "100",
+        "max_queue": "10",
+        "queue_timeout": "1s",
+        "max_connections": "1000",
+        "memory_limit": "512M",
+        "workers": "2",
+        "passthrough": "true",
         "admin": "off",
         "export": "http://c:4318/",
         "export_queue": "1M",
@@ -55,6 +76,8 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
     assert from_flags.admin is None
     assert from_flags.request_id_headers == ("x-a", "x-b")
     assert from_flags.clock_offset == -3600.0
+    assert from_flags.listen == (Address("0.0.0.0", 1), UnixPath("/run/a"))
+    assert from_flags.egress == (Egress("openai", Address("127.0.0.1", 24100), "https://api.openai.com"),)
 
 
 def test_all_errors_of_all_sources_are_told_at_once():
@@ -118,3 +141,41 @@ def test_the_help_shows_every_option_its_variable_and_examples():
         assert option.flag in text
         assert PREFIX + option.name.upper() in text.replace("\n", "").replace(" ", "")
     assert "examples:" in text
+
+
+def test_a_pair_of_files_is_whole_or_absent_and_an_egress_has_a_name_of_its_own():
+    told = errors(
+        flags={
+            **NEEDED,
+            "tls_cert": "a.pem",
+            "upstream_key": "b.key",
+            "egress": "x=127.0.0.1:1=http://a,x=127.0.0.1:2=http://b,y=127.0.0.1:1=http://c",
+        }
+    )
+
+    assert told == (
+        "--egress: '127.0.0.1:1': must not be an address of --egress",
+        "--egress: 'x': must be named once",
+        "--tls-cert: 'a.pem': needs --tls-key too",
+        "--upstream-key: 'b.key': needs --upstream-cert too",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("listen", "", "at least one"),
+        ("listen", "unix:relative", "unix:/PATH"),
+        ("upstream", "unix:relative", "unix:/PATH"),
+        ("upstream", "ftp://a", "http://"),
+        ("egress", "x=127.0.0.1:1", "NAME=HOST:PORT=URL"),
+        ("workers", "0", "from 1 to 64"),
+        ("max_streams", "-1", "whole number"),
+        ("memory_limit", "much", "size"),
+        ("slow_reader", "wait", "pause, end"),
+    ],
+)
+def test_a_value_that_breaks_its_rule_is_told_with_it(name, value, rule):
+    (told,) = errors(flags={**NEEDED, name: value})
+
+    assert rule in told

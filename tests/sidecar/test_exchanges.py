@@ -1,20 +1,27 @@
 """Exchanges in virtual time: a fake clock, fake connections, one look after the other."""
 
 import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from otel.hop import Anchor, Ending, Place, TapRole
+from otel.hop import Anchor, Place, TapRole
 from sidecar.beside import Blocks
-from sidecar.exchanges import LINGER_NS, Exchanges, Live
+from sidecar.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED, SLOW_READER, Limits
+from sidecar.exchanges import LINGER_NS, TRIM_NS, Exchanges
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
+from sidecar.live import Live
+from sidecar.overload import WORTH_BYTES, Overload
 from sidecar.recorder import Recorder
 from tests.support.clock import FakeClock
 
 MS = 1_000_000
 STALL_NS = 2_000 * MS
+LIMITS = Limits(
+    stall_after_ns=STALL_NS, body_idle_ns=300_000 * MS, write_deadline_ns=60_000 * MS, answer_ns=100_000 * MS
+)
 HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 
 
@@ -24,16 +31,20 @@ class FakeConnection:
     def __init__(self):
         self.is_open = True
         self.acked_bytes = 0
-        self.state = 1
+        self.is_reading = True
+        self.left = None
         self.buffered_bytes = 0
         self.asked_count = 0
 
     def tcp_info(self):
         self.asked_count += 1
-        return TcpInfo(self.state, 0, 0, 0, 0, self.acked_bytes, 0, 41_000, 64_000) if self.is_open else None
+        return TcpInfo(1, 0, 0, 0, 0, self.acked_bytes, 0, 41_000, 64_000) if self.is_open else None
 
     def sent_bytes(self):
         return 0
+
+    def left_by(self):
+        return self.left
 
 
 class FakeWriter:
@@ -45,20 +56,51 @@ class Kept:
 
     def __init__(self):
         self.hops = []
+        self.muted = []
         self.reasons = []
 
     def lost(self, reason):
         self.reasons.append(reason)
 
-    def put(self, make, *, event_count):
+    def put(self, make, *, event_count, is_muted=False):
         self.hops.append(make())
+        self.muted.append(is_muted)
+
+
+class Memory:
+    """A process that uses what the test says; some of it is given back when it is asked to."""
+
+    LIMIT_BYTES = 1_000_000
+
+    def __init__(self):
+        self.used_bytes = 0
+        self.free_bytes = 0
+        self.trim_count = 0
+
+    def use(self, percent):
+        self.used_bytes = self.LIMIT_BYTES * percent // 100
+
+    def trim(self):
+        self.trim_count += 1
+        self.used_bytes -= self.free_bytes
+        self.free_bytes = 0
 
 
 class Bench:
-    def __init__(self):
+    def __init__(self, limits=LIMITS):
         self.clock = FakeClock(monotonic_ns=1_000 * MS)
         self.kept = Kept()
-        self.exchanges = Exchanges(self.clock, canary=Canary(self.clock), records=self.kept, stall_after_ns=STALL_NS)
+        self.memory = Memory()
+        self.stopped = []
+        self.exchanges = Exchanges(
+            self.clock,
+            canary=Canary(self.clock),
+            records=self.kept,
+            limits=limits,
+            overload=Overload(Memory.LIMIT_BYTES),
+            used_bytes=lambda: self.memory.used_bytes,
+            trim=self.memory.trim,
+        )
 
     def begin(self):
         anchor = Anchor(self.clock.wall_ns(), self.clock.monotonic_ns(), "d")
@@ -72,6 +114,31 @@ class Bench:
         live = Live(recorder, anchor, connection=FakeConnection())
         self.exchanges.begin(live)
         return live
+
+    @asynccontextmanager
+    async def handler(self):
+        """A handler of its own for an exchange; how it was stopped is noted."""
+        begun = asyncio.get_running_loop().create_future()
+
+        async def handle():
+            live = self.begin()
+            begun.set_result(live)
+            try:
+                await asyncio.sleep(600)
+            finally:
+                self.stopped.append(live.stopping)
+                self.exchanges.finish(live)
+
+        handling = asyncio.ensure_future(handle())
+        try:
+            yield await begun
+        finally:
+            handling.cancel()
+            await asyncio.gather(handling, return_exceptions=True)
+
+    async def settle(self):
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def answer(self, live, *events, size_bytes=100):
         """The head and these events are passed on, size_bytes each."""
@@ -194,42 +261,13 @@ async def test_lag_stands_in_the_record_of_what_it_held_up(bench):
     assert (lag.start_ns, lag.end_ns) == (20 * MS, 500 * MS)
 
 
-@pytest.mark.parametrize("state", [7, 8])
-async def test_a_reader_that_is_gone_while_reading_is_paused_cancels_the_handler(bench, state):
-    async def handler():
-        live = bench.begin()
-        live.is_uploading = True
-        live.connection.state = state
-        try:
-            await asyncio.sleep(60)
-        finally:
-            bench.exchanges.finish(live)
-
-    handling = asyncio.ensure_future(handler())
-    await asyncio.sleep(0)
-    bench.pass_ms(100)
-    with pytest.raises(asyncio.CancelledError):
-        await handling
-
-
 async def test_everything_that_runs_can_be_stopped(bench):
-    stopped = []
+    async with bench.handler(), bench.handler():
+        bench.exchanges.stop_running()
+        await bench.exchanges.wait_idle()
 
-    async def handler():
-        live = bench.begin()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            stopped.append(live.stopping)
-            bench.exchanges.finish(live)
-
-    handling = asyncio.gather(handler(), handler(), return_exceptions=True)
-    await asyncio.sleep(0)
-    bench.exchanges.stop_running(Ending.DRAINED)
-    await bench.exchanges.wait_idle()
-    await handling
-
-    assert stopped == [Ending.DRAINED, Ending.DRAINED]
+    assert bench.stopped == [DRAINED, DRAINED]
+    assert bench.exchanges.stop_counts[DRAINED] == 2
 
 
 async def test_what_lingers_is_closed_when_the_process_ends(bench):
@@ -309,3 +347,224 @@ async def test_looking_goes_on_by_itself(bench, running):
         async with asyncio.timeout(2):
             while not live.connection.asked_count:
                 await asyncio.sleep(0.01)
+
+
+class TestLimits:
+    async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(self, bench):
+        async with bench.handler() as live:
+            bench.answer(live, HELLO)
+            live.connection.buffered_bytes = 40
+            live.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(59_900)
+            await bench.settle()
+            assert bench.stopped == []
+            bench.pass_ms(100)
+            await bench.settle()
+
+        assert bench.stopped == [SLOW_READER]
+        assert bench.exchanges.stop_counts[SLOW_READER] == 1
+
+    async def test_a_reader_that_takes_a_little_now_and_then_is_not(self, bench):
+        async with bench.handler() as live:
+            bench.answer(live, HELLO, size_bytes=1_000)
+            live.connection.buffered_bytes = 400
+            live.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+            for _ in range(4):
+                bench.pass_ms(59_000)
+                live.connection.buffered_bytes -= 1
+            await bench.settle()
+            assert bench.stopped == []
+
+    async def test_each_time_that_it_stops_taking_counts_from_its_own_beginning(self, bench):
+        async with bench.handler() as live:
+            bench.answer(live, HELLO)
+            live.connection.buffered_bytes = 40
+            live.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(59_000)
+            live.recorder.blocked_since_ns = bench.clock.monotonic_ns()  # took all, and was given as much again
+            bench.pass_ms(59_000)
+            live.recorder.blocked_since_ns = None
+            bench.pass_ms(59_000)
+            await bench.settle()
+            assert bench.stopped == []
+
+    async def test_without_a_write_deadline_a_reader_may_pause_for_ever(self):
+        bench = Bench(Limits(stall_after_ns=STALL_NS, body_idle_ns=1))
+        async with bench.handler() as live:
+            bench.answer(live, HELLO)
+            live.connection.buffered_bytes = 40
+            live.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(600_000)
+            await bench.settle()
+            assert bench.stopped == []
+
+    async def test_a_client_that_owes_its_body_is_not_waited_for_any_longer(self, bench):
+        async with bench.handler() as live:
+            live.asked_ns = live.body_wait_since_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(300_000)
+            await bench.settle()
+
+        assert bench.stopped == [BODY_IDLE]
+
+    async def test_an_upstream_that_does_not_answer_is_not_waited_for_any_longer(self, bench):
+        async with bench.handler() as live:
+            live.asked_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(99_900)
+            await bench.settle()
+            assert bench.stopped == []
+            bench.pass_ms(100)
+            await bench.settle()
+
+        assert bench.stopped == [ANSWER_LATE]
+
+    async def test_what_is_being_stopped_is_not_stopped_again_for_another_reason(self, bench):
+        async with bench.handler() as live:
+            live.asked_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(100_100)
+            bench.exchanges.stop_running()
+            await bench.settle()
+
+        assert bench.stopped == [ANSWER_LATE]
+        assert (bench.exchanges.stop_counts[ANSWER_LATE], bench.exchanges.stop_counts[DRAINED]) == (1, 0)
+
+
+class TestOverload:
+    async def test_at_85_percent_nothing_new_is_taken_until_below_75(self, bench, caplog):
+        seen = []
+        bench.begin()
+        for percent in (84, 85, 75, 74):
+            bench.memory.use(percent)
+            bench.pass_ms(100)
+            seen.append(bench.exchanges.is_overloaded)
+
+        assert seen == [False, True, True, False]
+        assert [record.message for record in caplog.records] == ["short of memory", "memory is enough again"]
+        assert bench.exchanges.overload.entered_count == 1
+
+    async def test_above_95_percent_the_heaviest_go_as_few_as_free_it_and_the_light_ones_stay(self, bench):
+        async with AsyncExitStack() as stack:
+            lives = [await stack.enter_async_context(bench.handler()) for _ in range(5)]
+            for live, held in zip(lives, (1, 0, 3, 2, 0.9), strict=True):
+                live.connection.buffered_bytes = round(held * WORTH_BYTES)
+            stopping = []
+            for percent in (94, 95, 99, 99):
+                bench.memory.use(percent)
+                bench.pass_ms(1_000)
+                stopping.append("".join("x" if live.stopping is OVERLOADED else "-" for live in lives))
+
+        assert stopping == ["-----", "--x--", "x-xx-", "x-xx-"]  # each second anew: what was given up must be free then
+        assert bench.exchanges.stop_counts[OVERLOADED] == 3
+
+    async def test_what_the_relay_holds_counts_where_it_says_so(self, bench):
+        async with bench.handler() as live, bench.handler() as other:
+            live.connection.buffered_bytes = WORTH_BYTES
+            other.buffered_bytes = lambda: 2 * WORTH_BYTES
+            bench.memory.use(95)
+            bench.pass_ms(100)
+
+            assert (live.stopping, other.stopping) == (None, OVERLOADED)
+
+    async def test_with_the_last_exchange_it_ends(self, bench):
+        async with bench.handler():
+            bench.memory.use(90)
+            bench.pass_ms(100)
+            assert bench.exchanges.is_overloaded
+        bench.pass_ms(100)
+
+        assert not bench.exchanges.is_overloaded
+
+    async def test_nobody_is_given_up_for_memory_that_is_held_for_nothing(self, bench):
+        async with bench.handler() as live, bench.handler() as other:
+            for each in (live, other):
+                each.connection.buffered_bytes = WORTH_BYTES
+            bench.memory.use(95)
+            bench.pass_ms(100)
+            assert live.stopping is OVERLOADED
+            bench.memory.free_bytes = Memory.LIMIT_BYTES // 100  # what the first one's end has freed
+            bench.pass_ms(100)
+
+            assert other.stopping is None
+            assert bench.exchanges.is_overloaded
+
+    async def test_memory_that_is_held_for_nothing_is_given_back_before_anybody_is_refused(self, bench):
+        bench.begin()
+        bench.memory.use(90)
+        bench.memory.free_bytes = Memory.LIMIT_BYTES * 30 // 100
+        bench.pass_ms(100)
+        assert (bench.exchanges.is_overloaded, bench.memory.trim_count) == (False, 1)
+
+        bench.memory.use(80)
+        bench.pass_ms(3 * TRIM_NS // MS)
+        assert bench.memory.trim_count == 4  # which takes milliseconds, so once a second at most
+
+    async def test_without_a_limit_memory_is_not_even_looked_at(self):
+        clock = FakeClock()
+        exchanges = Exchanges(clock, canary=Canary(clock), records=Kept(), limits=LIMITS, used_bytes=lambda: 1 / 0)
+        exchanges.look(0)
+
+        assert not exchanges.is_overloaded
+
+    async def test_where_memory_cannot_be_known_nothing_is_refused(self, bench):
+        bench.memory.used_bytes = None
+        bench.pass_ms(100)
+
+        assert not bench.exchanges.is_overloaded
+
+
+class TestKillSwitch:
+    async def test_it_mutes_what_runs_and_what_comes_and_nothing_after_it(self, bench):
+        before = bench.begin()
+        bench.exchanges.switch_passthrough(is_on=True)
+        during = bench.begin()
+        assert bench.exchanges.muted_count == 2
+        bench.exchanges.switch_passthrough(is_on=False)
+        after = bench.begin()
+
+        assert [live.recorder.is_muted for live in (before, during, after)] == [True, True, False]
+        assert bench.exchanges.muted_count == 2
+
+    async def test_what_is_muted_is_not_asked_about_and_neither_stalls_nor_lingers(self, bench):
+        live = bench.begin()
+        bench.answer(live, HELLO)
+        bench.exchanges.switch_passthrough(is_on=True)
+        bench.pass_ms(10_000)
+        bench.end(live)
+
+        assert live.connection.asked_count == 0
+        assert bench.exchanges.stall_count == 0
+        assert bench.exchanges.lingering_count == 0
+        assert bench.kept.muted == [True]
+
+    async def test_its_limits_hold(self, bench):
+        async with bench.handler() as live:
+            bench.exchanges.switch_passthrough(is_on=True)
+            live.asked_ns = bench.clock.monotonic_ns()
+            bench.pass_ms(100_000)
+            await bench.settle()
+
+        assert bench.stopped == [ANSWER_LATE]
+
+
+async def test_the_doors_are_told_the_time_at_every_look(bench):
+    ticks_ms = []
+
+    class Doors:
+        def tick(self, at_ns):
+            ticks_ms.append(at_ns // MS)
+
+    bench.exchanges.doors = Doors()
+    bench.pass_ms(300)
+
+    assert ticks_ms == [1_100, 1_200, 1_300]
+
+
+async def test_a_look_that_fails_is_counted_and_keeps_nobody_from_theirs(bench, caplog):
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    bench.exchanges.doors = object()  # cannot be told anything
+    bench.memory.used_bytes = "much"
+    bench.pass_ms(200)
+
+    assert bench.exchanges.look_failure_count == 4
+    assert live.connection.asked_count == 2
+    assert {record.message for record in caplog.records} == {"look failed"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from otel.span import Span, hop_to_span, span_to_hop
 from sidecar import exporter as module
 from sidecar.clock import SystemClock
 from sidecar.exporter import Exporter, Pace
+from sidecar.spool import Spool
 from tests.support.builders import a_hop, a_timeline
 from tests.support.stores import TroubledStore
 
@@ -112,7 +114,8 @@ async def exporter(receiver):
 
 def is_balanced(exporter: Exporter) -> bool:
     now = exporter.counters
-    return now.offered == now.accepted + now.rejected + sum(now.dropped.values()) + now.queued
+    left = now.accepted + now.rejected + sum(now.dropped.values()) + now.queued + now.spooled
+    return now.offered + now.restored == left
 
 
 async def test_a_hop_arrives_as_it_was_recorded(receiver, exporter):
@@ -425,6 +428,85 @@ class TestShutdown:
         async with running(exporter):
             assert await exporter.flush(2)
         assert receiver.has == [1, 2]
+
+
+class TestSpool:
+    """What one exporter cannot deliver, the next one does."""
+
+    NOBODY = "http://127.0.0.1:9"
+
+    async def test_what_was_not_delivered_before_the_end_is_delivered_by_the_next(self, receiver, tmp_path):
+        async with running(an_exporter(self.NOBODY, spool=Spool(tmp_path, limit_bytes=1 << 20))) as first:
+            await first._spooling.is_open.wait()
+            for number in range(1, 51):
+                assert first.offer(numbered(number))
+        assert first.counters.unspooled == 0
+        async with running(an_exporter(receiver.url, spool=Spool(tmp_path, limit_bytes=1 << 20))) as second:
+            await until(lambda: second.counters.accepted == 50)
+            assert is_balanced(second)
+            assert second.counters.restored == 50
+        assert receiver.has == list(range(1, 51))
+        assert list(tmp_path.iterdir()) == []
+
+    async def test_memory_may_be_small_for_the_rest_waits_on_disk_in_order(self, receiver, tmp_path):
+        spool = Spool(tmp_path, limit_bytes=1 << 20)
+        async with serving(Receiver()) as gone:
+            port = int(gone.url.rpartition(":")[2])
+        async with running(an_exporter(gone.url, spool=spool, queue_bytes=8 * SIZE)) as exporter:
+            for number in range(1, 101):
+                assert exporter.offer(numbered(number))
+                await until(lambda: exporter.counters.unspooled < 3)
+                assert exporter.counters.queued_bytes <= 8 * SIZE
+                assert is_balanced(exporter)
+            assert exporter.counters.spooled > 90
+            async with serving(Receiver(), port) as back:
+                assert await exporter.flush(5)
+        assert back.has == list(range(1, 101))
+        assert exporter.counters.accepted == 100
+        assert exporter.counters.dropped == {}
+        assert list(tmp_path.iterdir()) == []
+
+    async def test_what_is_older_goes_first(self, receiver, tmp_path):
+        async with running(an_exporter(self.NOBODY, spool=Spool(tmp_path, limit_bytes=1 << 20))) as first:
+            await first._spooling.is_open.wait()
+            first.offer(numbered(1))
+        second = an_exporter(receiver.url, spool=Spool(tmp_path, limit_bytes=1 << 20))
+        second.offer(numbered(2))
+        async with running(second):
+            assert await second.flush(2)
+            await until(lambda: second.counters.accepted == 2)
+        assert receiver.has == [1, 2]
+
+    async def test_a_spool_that_cannot_be_used_changes_nothing(self, receiver, tmp_path, caplog):
+        (tmp_path / "file").touch()
+        async with running(an_exporter(receiver.url, spool=Spool(tmp_path / "file", limit_bytes=1 << 20))) as exporter:
+            exporter.offer(numbered(1))
+            assert await exporter.flush(2)
+            assert is_balanced(exporter)
+        assert receiver.has == [1]
+        assert [each.message for each in caplog.records] == ["spool fails"]
+        assert exporter.counters.spool_failures
+
+    async def test_what_is_lost_on_disk_is_said(self, tmp_path, caplog):
+        spool = Spool(tmp_path, limit_bytes=1 << 20)
+        async with running(an_exporter(self.NOBODY, spool=spool, queue_bytes=8 * SIZE)) as exporter:
+            for number in range(1, 11):
+                exporter.offer(numbered(number))
+                await until(lambda: exporter.counters.unspooled < 3)
+            await until(lambda: exporter.counters.unspooled == 0)
+            shutil.rmtree(tmp_path)
+            exporter.offer(numbered(11))
+            await until(lambda: exporter.counters.unspooled == 0)
+            dropped = exporter.counters.dropped
+            assert is_balanced(exporter)
+        assert dropped == {"spool_unreadable": 6}
+        assert "spans dropped" in [record.message for record in caplog.records]
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(3):
+        while not condition():
+            await asyncio.sleep(0.005)
 
 
 @given(st.lists(st.sampled_from(["ok", "later", "never", "crash"]), max_size=5), st.integers(1, 12))

@@ -1,4 +1,3 @@
-import aiohttp
 import pytest
 
 from otel.hop import Ending
@@ -10,11 +9,22 @@ from sidecar.failures import (
     FAILURES,
     NO_CODING,
     NO_TUNNEL,
+    NOT_EXPECTED,
     OUR_FAULT,
     REFUSED,
     TIMED_OUT,
+    UNTRUSTED,
     failure_of,
     refusal_of,
+)
+from sidecar.upstream import (
+    BadAnswer,
+    BadRequestBody,
+    BadRequestHead,
+    BrokenOff,
+    ConnectFailed,
+    ConnectTimeout,
+    TlsFailed,
 )
 
 HTTP_1_0, HTTP_1_1 = (1, 0), (1, 1)
@@ -23,15 +33,13 @@ HTTP_1_0, HTTP_1_1 = (1, 0), (1, 1)
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
-        (aiohttp.ConnectionTimeoutError(), TIMED_OUT),
-        (aiohttp.ClientConnectorDNSError(None, OSError()), REFUSED),
-        (aiohttp.InvalidURL("x"), BAD_REQUEST),
-        (aiohttp.ClientResponseError(None, ()), BAD_ANSWER),
-        (aiohttp.ServerDisconnectedError(), BROKE_OFF),
-        (aiohttp.ClientOSError(), BROKE_OFF),
-        (aiohttp.ClientPayloadError(), BROKE_OFF),
-        (ConnectionResetError(), BROKE_OFF),
-        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "x"), BAD_REQUEST),
+        (ConnectTimeout(5.0), TIMED_OUT),
+        (ConnectFailed("refused", 111), REFUSED),
+        (TlsFailed("self-signed"), UNTRUSTED),
+        (BadRequestHead("a method is a token"), BAD_REQUEST),
+        (BadRequestBody("a body is as long as its length says"), BAD_REQUEST),
+        (BadAnswer("an answer begins with HTTP/1"), BAD_ANSWER),
+        (BrokenOff("an answer has a head", "fin"), BROKE_OFF),
         (KeyError(), OUR_FAULT),
     ],
 )
@@ -65,7 +73,11 @@ def test_what_the_upstream_did_is_no_decision_of_ours():
         ("POST", HTTP_1_1, [("Content-Length", "9" * 19)], BAD_FRAMING),
         ("POST", HTTP_1_1, [("Content-Length", "9" * 18)], None),
         ("CONNECT", HTTP_1_1, [], NO_TUNNEL),
-        ("GET", HTTP_1_1, [("Connection", "Upgrade"), ("Upgrade", "websocket")], NO_TUNNEL),
+        ("GET", HTTP_1_1, [("Connection", "Upgrade"), ("Upgrade", "websocket")], None),
+        ("GET", HTTP_1_1, [("Connection", "Upgrade"), ("Upgrade", "tls/1.2")], NO_TUNNEL),
+        ("POST", HTTP_1_1, [("Expect", "100-Continue")], None),
+        ("POST", HTTP_1_1, [("Expect", "magic")], NOT_EXPECTED),
+        ("POST", HTTP_1_0, [("Expect", "magic")], None),
         ("GET", HTTP_1_1, [("Connection", "upgrade"), ("Upgrade", "h2c")], None),
         ("GET", HTTP_1_1, [("Connection", "upgrade")], NO_TUNNEL),
         ("GET", HTTP_1_1, [("Upgrade", "websocket")], None),

@@ -9,6 +9,7 @@ from sidecar.headers import (
     NEVER_NAMED,
     connection_options,
     end_to_end,
+    is_websocket,
     request_id_of,
     trace_context_of,
     value_of,
@@ -22,7 +23,7 @@ def names_of(fields):
     return [name for name, _ in fields]
 
 
-@pytest.mark.parametrize("name", ["Connection", "keep-alive", "TE", "Trailer", "Transfer-Encoding", "UPGRADE"])
+@pytest.mark.parametrize("name", ["Connection", "keep-alive", "TE", "Transfer-Encoding", "UPGRADE"])
 def test_fields_of_the_connection_do_not_pass(name):
     assert end_to_end([("Accept", "*/*"), (name, "x")]) == [("Accept", "*/*")]
 
@@ -137,3 +138,14 @@ def test_any_text_is_read_without_an_error(fields):
     end_to_end(fields)
     request_id_of(fields)
     trace_context_of([*fields, ("traceparent", fields[0][1] if fields else "")])
+
+
+def test_only_a_get_that_wants_that_upgrade_alone_asks_for_a_websocket():
+    fields = [("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket")]
+
+    assert is_websocket("GET", (1, 1), fields)
+    assert not is_websocket("POST", (1, 1), fields)
+    assert not is_websocket("GET", (1, 0), fields)
+    assert not is_websocket("GET", (1, 1), [("Upgrade", "websocket")])
+    assert not is_websocket("GET", (1, 1), [("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")])
+    assert not is_websocket("GET", (1, 1), [*fields, ("Content-Length", "1")])

@@ -376,3 +376,70 @@ class TestConnection:
 
             with pytest.raises(ConnectionResetError):
                 peer.recv(1)
+
+
+class TestHowThePeerLeft:
+    """Known to our kernel, also where nobody reads from the connection."""
+
+    @staticmethod
+    async def seen(connection):
+        async with asyncio.timeout(5):
+            while (left_by := connection.left_by()) is None:
+                await asyncio.sleep(0.005)
+        return left_by
+
+    async def test_one_that_is_there_has_not_left(self):
+        async with connected() as (transport, peer):
+            peer.sendall(b"x")
+            await settle()
+
+            assert Connection(transport).left_by() is None
+
+    async def test_an_end_behind_bytes_that_nobody_reads(self):
+        async with connected() as (transport, peer):
+            connection = Connection(transport)
+            assert connection.is_reading
+            transport.pause_reading()
+            assert not connection.is_reading
+            peer.sendall(b"x" * 1_000)
+            peer.shutdown(socket.SHUT_WR)
+
+            assert await self.seen(connection) == "fin"
+
+    async def test_a_reset_behind_a_window_that_is_closed(self):
+        async with connected(receive_bytes=4_096) as (transport, peer):
+            connection = Connection(transport)
+            connection.tune()
+            transport.pause_reading()
+            while not connection.buffered_bytes:
+                transport.write(bytes(16_384))
+                await settle()
+            assert connection.left_by() is None
+            peer.close()  # with bytes that it has not read
+
+            # Where the event loop meets the error in writing, it closes the transport before anybody asks.
+            async with asyncio.timeout(5):
+                while connection.is_open and (left_by := connection.left_by()) is None:
+                    await asyncio.sleep(0.005)
+            assert not connection.is_open or left_by == "reset"
+
+    async def test_a_peer_on_this_machine(self):
+        ours, peer = socket.socketpair(socket.AF_UNIX)
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(asyncio.Protocol, sock=ours)
+        try:
+            connection = Connection(transport)
+            transport.pause_reading()
+            assert connection.left_by() is None
+            peer.close()
+
+            assert await self.seen(connection) == "fin"
+            assert connection.tcp_info() is None
+        finally:
+            transport.abort()
+            await asyncio.sleep(0)
+
+    async def test_a_connection_that_is_closed_is_not_asked(self):
+        async with connected() as (transport, _peer):
+            transport.close()
+
+            assert Connection(transport).left_by() is None

@@ -120,6 +120,21 @@ def test_the_loop_is_uvloop_where_there_is_one(is_there, monkeypatch, capsys):
     assert ("not installed" in capsys.readouterr().err) is not is_there
 
 
+@pytest.mark.parametrize("value", ["x", "0", "99999"])
+def test_the_mark_of_a_worker_is_not_to_be_set_by_people(value, monkeypatch, capsys):
+    monkeypatch.setenv("GAPLINE_SIDECAR_WORKER", value)
+
+    assert main(["--upstream", "http://u", "--hop", "h", "--check-config"]) == 2
+    assert "GAPLINE_SIDECAR_WORKER" in capsys.readouterr().err
+
+
+def test_a_certificate_that_cannot_be_loaded_is_an_error_with_its_name(capsys):
+    files = ["--tls-cert", "/nowhere/cert.pem", "--tls-key", "/nowhere/key.pem"]
+
+    assert main(["--upstream", "http://u", "--hop", "h", *files, "--check-config"]) == 2
+    assert "/nowhere/cert.pem" in capsys.readouterr().err
+
+
 def test_an_unknown_flag_is_wrong_usage():
     with pytest.raises(SystemExit) as ended:
         main(["--upstreem", "x"])
@@ -185,6 +200,19 @@ async def test_a_second_signal_ends_it_at_once():
         proxy.process.send_signal(signal.SIGTERM)
         assert await proxy.ended() == 1
         writer.close()
+
+
+@pytest.mark.e2e
+async def test_signals_that_wish_something_end_nothing():
+    async with upstream(head(200, SSE), last_chunk()) as up, process(up.url) as proxy:
+        port = await proxy.port()
+        for number, is_on in ((signal.SIGHUP, None), (signal.SIGUSR1, "True"), (signal.SIGUSR1, "False")):
+            proxy.process.send_signal(number)
+            if is_on is not None:
+                await proxy.line(f" passthrough is_on={is_on} ")
+        assert (await ask(port, get())).is_clean
+        proxy.process.send_signal(signal.SIGTERM)
+        assert await proxy.ended() == 0
 
 
 @pytest.mark.e2e

@@ -6,7 +6,8 @@ from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Pla
 from otel.span import hop_to_span, span_to_hop
 from sidecar.beside import BLOCKS, Beside
 from sidecar.identity import Identity
-from sidecar.recorder import PATH_CHARS, Recorder, kept
+from sidecar.recorder import PATH_CHARS, Recorder
+from sidecar.records import kept
 from sidecar.stamper import Stamper
 
 MS = 1_000_000
@@ -16,7 +17,7 @@ PING = b"data: \n\n"
 DONE = b"data: [DONE]\n\n"
 
 
-def recorder(*, path="/v1/chat/completions", anchor_ns=START) -> Recorder:
+def recorder(*, path="/v1/chat/completions", anchor_ns=START, **head) -> Recorder:
     return Recorder(
         Identity(
             request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16, parent_span_id="3" * 16
@@ -25,6 +26,7 @@ def recorder(*, path="/v1/chat/completions", anchor_ns=START) -> Recorder:
         anchor=Anchor(1_700_000_000 * 10**9, anchor_ns, "domain"),
         method="POST",
         path=path,
+        **head,
     )
 
 
@@ -316,8 +318,163 @@ def test_a_glance_shows_how_long_it_has_been_silent():
     assert (glance["silent_s"], glance["is_blocked"], glance["events"], glance["phase"]) == (1.0, True, 1, "events")
 
 
+def test_what_the_request_says_stands_in_the_record():
+    found = recorder(request_content_type="application/json; charset=utf-8")
+    found.request_arrived(b'{"model":"asked","messages":["' + b"x" * 2_000)
+    found.request_arrived(b'"],"stream":true}')
+    found.answered(START, status=200, content_type="text/event-stream")
+    pass_on(found, b'data: {"model":"answered","choices":[]}\n\n', 10)
+
+    exchange = found.close(START + 20 * MS).exchange
+    assert (exchange.model, exchange.response_model) == ("asked", "answered")
+    assert (exchange.request_is_stream, exchange.prompt_bucket) == (True, "<4K")
+
+
+def test_a_request_that_may_not_be_looked_at_says_nothing():
+    for head in ({}, {"request_content_type": "application/json", "request_content_encoding": "gzip"}):
+        found = recorder(**head)
+        found.request_arrived(b'{"model":"asked"}')
+        exchange = found.close(START).exchange
+        assert (exchange.model, exchange.request_is_stream, exchange.prompt_bucket) == (None, None, None)
+
+
+def test_a_request_that_cannot_be_looked_at_goes_on_and_is_counted():
+    found = recorder(request_content_type="application/json")
+    found.request_arrived(b'{"model":"asked",')
+    found.request_arrived(None)
+    found.request_arrived(b'"stream":true}')
+
+    assert found.failure_count == 1
+    assert found.close(START).exchange.model is None
+
+
+def test_how_a_side_broke_off_and_what_is_missing_stand_in_the_record():
+    found = answered()
+    found.upstream_ended(START + 5 * MS, is_clean=False, cut="reset", missing_bytes=70)
+
+    hop = found.close(START + 6 * MS)
+    assert (hop.end.ending, hop.end.cut, hop.traffic.missing_bytes) == (Ending.UPSTREAM_CUT, "reset", 70)
+    left = answered()
+    left.client_left(START + 5 * MS, cut="fin")
+    assert left.close(START + 6 * MS).end.cut == "fin"
+
+
+def test_a_reader_that_takes_nothing_is_given_up_with_a_reason():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.arrived(DONE, START + 11 * MS)
+    found.stopped(Ending.CLIENT_DISCONNECT, START + 60_000 * MS, error_type="slow_reader")
+    found.stopped(Ending.DRAINED, START + 60_001 * MS, error_type="later")
+
+    hop = found.close(START + 60_001 * MS)
+    assert (hop.end.ending, hop.end.ended_by, hop.end.cut) == (Ending.CLIENT_DISCONNECT, Side.SIDECAR, "timeout")
+    assert hop.exchange.error_type == "slow_reader"
+
+
+class TestAWebSocket:
+    def begun(self) -> Recorder:
+        found = recorder()
+        found.request_forwarded(START + MS)
+        found.upgraded(START + 2 * MS, status=101)
+        return found
+
+    def test_has_two_timelines(self):
+        found = self.begun()
+        found.message_sent(0x1, 20, START + 10 * MS, START + 11 * MS)
+        found.message_received(0x1, 500, START + 30 * MS)
+        found.message_taken(START + 31 * MS, 500)
+        found.message_received(0x8, 4, START + 40 * MS)
+        found.message_taken(START + 41 * MS, 504)
+        found.upstream_ended(START + 50 * MS, is_clean=True, cut="fin")
+
+        hop = kept(found.close(START + 60 * MS), is_exact=True)
+        assert (hop.end.ending, hop.end.ended_by, hop.exchange.status) == (Ending.COMPLETE, Side.UPSTREAM, 101)
+        assert [(s.arrived_ns, s.taken_ns) for s in hop.timeline.stamps] == [(30 * MS, 31 * MS), (40 * MS, 41 * MS)]
+        assert [(s.arrived_ns, s.taken_ns) for s in hop.sent.stamps] == [(10 * MS, 11 * MS)]
+        assert (hop.traffic.request_bytes, hop.traffic.bytes_in, hop.traffic.bytes_out) == (20, 504, 504)
+        assert hop.traffic.event_count == 2
+        assert span_to_hop(hop_to_span(hop)) == hop
+
+    def test_is_reported_in_segments_of_both_directions(self):
+        found = self.begun()
+        found.message_sent(0x1, 20, START + 10 * MS, START + 11 * MS)
+        found.message_received(0x1, 500, START + 30 * MS)
+        assert (found.event_count, found.fresh_count) == (2, 2)
+        first = found.segment(START + 35 * MS)
+        found.message_sent(0x1, 20, START + 40 * MS, START + 41 * MS)
+        second = found.segment(START + 45 * MS)
+        final = found.close(START + 50 * MS)
+
+        assert [len(hop.timeline.stamps) for hop in (first, second, final)] == [1, 0, 1]
+        assert [[s.seq for s in hop.sent.stamps] for hop in (first, second, final)] == [[0], [1], [0, 1]]
+
+    def test_is_never_called_stalled(self):
+        assert not self.begun().is_watched
+        assert recorder().is_watched
+
+    def test_messages_of_anything_else_are_counted_and_not_looked_at(self):
+        found = answered()
+        found.message_sent(0x1, 20, START, START)
+        found.message_received(0x1, 20, START)
+        hop = found.close(START)
+        assert (hop.traffic.request_bytes, hop.traffic.event_count, hop.sent) == (20, 0, None)
+
+
+class TestMuted:
+    def test_from_the_start_bytes_are_counted_and_nothing_is_looked_at(self):
+        found = recorder(request_content_type="application/json")
+        found.mute()
+        found.request_arrived(b'{"model":"asked"}')
+        found.request_passed(17)
+        found.answered(START + 2 * MS, status=200, content_type="text/event-stream")
+        pass_on(found, HELLO, 10)
+        found.upstream_ended(START + 20 * MS, is_clean=True)
+        found.blocked(START + 3 * MS, START + 9 * MS, None)
+
+        hop = found.close(START + 21 * MS)
+        assert (found.is_muted, found.is_watched, found.fresh_count) == (True, False, 0)
+        assert (hop.traffic.request_bytes, hop.traffic.bytes_in, hop.traffic.bytes_out) == (17, len(HELLO), len(HELLO))
+        assert (hop.traffic.event_count, hop.timeline.stamps, hop.timeline.blocked) == (0, (), ())
+        assert (hop.exchange.model, hop.exchange.framing) == (None, "sse")
+        assert (hop.end.ending, hop.end.phase) == (Ending.COMPLETE, Phase.DRAIN)
+
+    def test_from_the_middle_on_its_ending_is_that_of_its_framing(self):
+        found = answered()
+        pass_on(found, HELLO, 10)
+        found.mute()
+        pass_on(found, b"data: {", 11)
+        found.upstream_ended(START + 20 * MS, is_clean=False, cut="framing")
+
+        hop = found.close(START + 21 * MS)
+        assert (hop.end.ending, hop.end.cut, hop.end.phase) == (Ending.UPSTREAM_CUT, "framing", Phase.EVENTS)
+        assert (hop.traffic.bytes_in, hop.timeline.stamps) == (len(HELLO) + 7, ())
+
+    def test_what_an_event_told_before_still_counts(self):
+        found = answered()
+        pass_on(found, DONE, 10)
+        found.mute()
+        found.client_left(START + 20 * MS)
+
+        assert found.close(START + 21 * MS).end.ending is Ending.COMPLETE
+
+    def test_a_websocket_is_muted_too(self):
+        found = recorder()
+        found.mute()
+        found.upgraded(START, status=101)
+        found.message_received(0x1, 20, START + MS)
+        found.message_sent(0x1, 30, START + MS, START + MS)
+
+        hop = found.close(START + 2 * MS)
+        assert (hop.traffic.bytes_in, hop.traffic.request_bytes, hop.traffic.event_count, hop.sent) == (20, 30, 0, None)
+
+
 STEPS = {
     "forwarded": lambda r, at: r.request_forwarded(at),
+    "asked": lambda r, at: r.request_arrived(b'{"model": "m", '),
+    "upgraded": lambda r, at: r.upgraded(at, status=101),
+    "received": lambda r, at: r.message_received(at % 16, 9, at),
+    "message": lambda r, at: r.message_sent(at % 16, 9, at, at + MS),
+    "slow": lambda r, at: r.stopped(Ending.CLIENT_DISCONNECT, at, error_type="slow_reader"),
     "answered": lambda r, at: r.answered(at, status=200, content_type="text/event-stream"),
     "hello": lambda r, at: r.arrived(HELLO, at),
     "done": lambda r, at: r.arrived(DONE, at),
@@ -325,7 +482,7 @@ STEPS = {
     "taken": lambda r, at: r.taken(at, at % 1_000),
     "blocked": lambda r, at: r.blocked(at, at + 5 * MS, 1),
     "clean": lambda r, at: r.upstream_ended(at, is_clean=True),
-    "cut": lambda r, at: r.upstream_ended(at, is_clean=False),
+    "cut": lambda r, at: r.upstream_ended(at, is_clean=False, cut="reset", missing_bytes=7),
     "sent": lambda r, at: r.downstream_ended(at, 5_000),
     "left": lambda r, at: r.client_left(at),
     "closed": lambda r, at: r.upstream_closed(at),
@@ -340,7 +497,7 @@ STEPS = {
     shift_ns=st.sampled_from([0, 3_600 * 10**9]),
 )
 def test_whatever_happens_in_whatever_order_there_is_one_record_that_can_travel(steps, is_exact, shift_ns):
-    found = recorder(anchor_ns=START + shift_ns)
+    found = recorder(anchor_ns=START + shift_ns, request_content_type="application/json")
     at_ns = START + shift_ns
     for name, pause_ns in steps:
         at_ns += pause_ns

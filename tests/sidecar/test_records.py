@@ -1,14 +1,15 @@
 import logging
+from dataclasses import replace
 
 import pytest
 
 from otel.grain import LEFT_OUT
-from otel.hop import Anchor, Ending, EventClass, Place, State, TapRole
-from otel.span import span_to_hop
+from otel.hop import Anchor, End, Ending, EventClass, Phase, Place, Side, State, TapRole
+from otel.span import hop_to_span, span_to_hop
 from sidecar import records as module
 from sidecar.identity import Identity
 from sidecar.recorder import Recorder
-from sidecar.records import LONG_EVENTS, WAITING, Records
+from sidecar.records import LONG_EVENTS, WAITING, Records, kept
 
 HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 KEYS = {
@@ -20,14 +21,20 @@ KEYS = {
     "status",
     "ending",
     "ended_by",
+    "cut",
+    "error_type",
     "phase",
     "idle_s",
     "events",
     "bytes_in",
     "bytes_out",
+    "missing_bytes",
+    "wasted_events",
+    "closed_after_s",
     "first_event_s",
     "duration_s",
     "blocked_s",
+    "stamped",
 }
 
 
@@ -114,6 +121,58 @@ def test_one_line_for_each_exchange_always_with_the_same_keys(caplog):
     assert (lines[1].events, lines[1].ending, lines[1].first_event_s) == (3, "missing_terminal", 0.0)
 
 
+def test_the_line_says_how_it_broke_off_and_how_soon_the_upstream_was_told(caplog):
+    caplog.set_level(logging.INFO)
+    found = recorder(event_count=2)
+    left = replace(found.close(10**9), end=None)
+    moments = replace(left.moments, client_left_ns=5 * 10**8, upstream_closed_ns=7 * 10**8)
+    end = End(Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, Phase.EVENTS, 0, cut="reset")
+    exchange = replace(left.exchange, error_type="slow_reader")
+    traffic = replace(left.traffic, wasted_count=3, missing_bytes=9)
+    hop = replace(left, moments=moments, end=end, exchange=exchange, traffic=traffic)
+    Records(None, is_exact=False).put(lambda: hop, event_count=2)
+
+    (line,) = caplog.records
+    assert (line.closed_after_s, line.wasted_events, line.missing_bytes) == (0.2, 3, 9)
+    assert (line.cut, line.error_type, line.stamped) == ("reset", "slow_reader", True)
+
+
+def test_a_muted_record_is_told_and_counted_and_gives_no_span(caplog):
+    caplog.set_level(logging.INFO)
+    shelf = Shelf()
+    records = Records(shelf, is_exact=False)
+    found = recorder(event_count=LONG_EVENTS)
+    found.mute()
+    records.put(lambda: found.close(10**11), event_count=found.event_count, is_muted=True)
+    put(records, recorder())
+
+    assert (records.muted_count, records.ended, len(shelf.spans)) == (
+        1,
+        {Ending.COMPLETE: 1, Ending.MISSING_TERMINAL: 1},
+        1,
+    )
+    assert [line.stamped for line in caplog.records] == [False, True]
+
+
+def test_a_muted_record_that_cannot_be_made_is_lost(caplog):
+    records = Records(None, is_exact=False)
+    records.put(lambda: 1 / 0, event_count=LONG_EVENTS, is_muted=True)
+
+    assert (records.muted_count, records.lost_count) == (0, 1)
+
+
+def test_a_record_leaves_quantised_in_both_directions():
+    found = recorder()
+    found.upgraded(1, status=101)
+    found.message_sent(0x1, 5, 123_456_789, 123_999_999)
+    found.message_received(0x1, 5, 234_567_891)
+    hop = kept(found.close(10**9), is_exact=False)
+
+    assert [(s.arrived_ns, s.taken_ns) for s in hop.sent.stamps] == [(123_400_000, 123_900_000)]
+    assert [s.arrived_ns for s in hop.timeline.stamps] == [234_500_000]
+    assert span_to_hop(hop_to_span(hop)) == hop
+
+
 def test_a_record_that_cannot_be_made_is_counted_and_harms_nobody(caplog):
     shelf = Shelf()
     records = Records(shelf, is_exact=False)
@@ -160,7 +219,14 @@ def test_a_timeline_that_is_too_long_for_a_span_is_left_out(monkeypatch):
     put(records, recorder(event_count=3))
 
     hop = span_to_hop(shelf.spans[0])
-    assert (hop.timeline, hop.traffic.event_count) == (LEFT_OUT, 3)
+    assert (hop.timeline, hop.sent, hop.traffic.event_count) == (LEFT_OUT, None, 3)
+
+    both = recorder()
+    both.upgraded(1, status=101)
+    both.message_received(0x1, 5, 10**8)
+    put(records, both)
+    hop = span_to_hop(shelf.spans[1])
+    assert (hop.timeline, hop.sent) == (LEFT_OUT, LEFT_OUT)
 
 
 @pytest.mark.parametrize("event_class", [EventClass.CONTENT])

@@ -37,6 +37,8 @@ def maybe(strategy):
     return st.one_of(st.none(), strategy)
 
 
+LATER = {"cut": st.one_of(st.none(), st.sampled_from(["fin", "reset", "framing", "timeout"]), texts)}
+"""Keys that an older collector does not answer with."""
 hops = st.fixed_dictionaries(
     {
         "hop": names,
@@ -58,7 +60,8 @@ hops = st.fixed_dictionaries(
         "comments": maybe(counts),
         "trace_id": texts,
         "span_id": texts,
-    }
+    },
+    optional=LATER,
 )
 evidence = st.dictionaries(
     texts,

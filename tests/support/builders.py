@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from otel import ids
 from otel.grain import QUANTUM, UNIT_NS, quantised, thinned
 from otel.hop import (
+    WEBSOCKET,
     Anchor,
     Blocked,
     End,
@@ -145,6 +146,20 @@ def a_hop(
     return replace(made, **fields)  # type: ignore[arg-type]  # whoever names a field gives its type
 
 
+def a_conversation(
+    hop: str = "gateway", *, received_s: Sequence[float] = (0.5,), sent_s: Sequence[float] = (0.4,), **fields: object
+) -> Hop:
+    """A WebSocket in which these messages were received from upstream and sent by the reader."""
+    made = a_hop(
+        hop,
+        timeline=a_timeline(received_s, classes=[EventClass.OPAQUE] * len(received_s)),
+        sent=a_timeline(sent_s, classes=[EventClass.OPAQUE] * len(sent_s)),
+        **fields,  # type: ignore[arg-type]  # as there
+    )
+    exchange = Exchange(method="GET", path="/v1/realtime", status=101, framing=WEBSOCKET)
+    return replace(made, exchange=exchange)
+
+
 def a_chain(*hops: str, request_id: str = "req-1", timeline: Timeline | None = None) -> tuple[Hop, ...]:
     """The hops of one request, each called by the one before it."""
     return tuple(a_hop(hop, request_id=request_id, timeline=timeline) for hop in hops)
@@ -246,10 +261,13 @@ def exchanges() -> st.SearchStrategy[Exchange]:
         method=st.sampled_from(("GET", "POST", "HEAD", "BREW")),
         path=_TEXTS,
         status=_maybe(st.integers(100, 599)),
-        framing=st.sampled_from(("sse", "ndjson", "opaque", "none")),
+        framing=st.sampled_from(("sse", "ndjson", "websocket", "opaque", "none")),
         dialect=st.sampled_from(("openai_chat", "anthropic", "opaque")),
         model=_maybe(_TEXTS),
+        response_model=_maybe(_TEXTS),
         response_id=_maybe(_TEXTS),
+        request_is_stream=_maybe(st.booleans()),
+        prompt_bucket=_maybe(_TOKENS),
         is_stream=st.booleans(),
         has_terminal_rule=st.booleans(),
         error_type=_maybe(_TOKENS),
@@ -283,6 +301,7 @@ def traffics() -> st.SearchStrategy[Traffic]:
         dataless_count=_COUNTS,
         wasted_count=_COUNTS,
         has_unterminated_tail=st.booleans(),
+        missing_bytes=_maybe(_COUNTS),
     )
 
 
@@ -294,6 +313,7 @@ def ends() -> st.SearchStrategy[End]:
         phase=st.sampled_from(Phase),
         idle_ns=_NS,
         framing_incomplete=st.booleans(),
+        cut=_maybe(st.sampled_from(("fin", "reset", "framing", "timeout")) | _TOKENS),
     )
 
 
@@ -316,5 +336,6 @@ def hops(draw: st.DrawFn, *, max_events: int = 12) -> Hop:
         moments=draw(moments()),
         traffic=draw(traffics()),
         timeline=draw(timelines(max_events=max_events)),
+        sent=draw(_maybe(timelines(max_events=3))),
         end=None if state is State.OPEN else draw(ends()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from otel.hop import End, Ending, EventClass, Hop, Phase, Side, State, TapRole
-from tests.support.builders import a_hop, a_timeline, ns
+from tests.support.builders import a_conversation, a_hop, a_timeline, ns
 
 _ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
 
@@ -25,10 +25,26 @@ def _failed() -> Hop:
         aliases=("chatcmpl-7",),
         parent_span_id="00f067aa0ba902b7",
         segment_index=1,
-        exchange=replace(hop.exchange, error_type="overloaded_error", error_code="529", is_probe=True),
+        exchange=replace(
+            hop.exchange,
+            model="demo",
+            response_model="demo-model",
+            request_is_stream=True,
+            prompt_bucket="<16K",
+            error_type="overloaded_error",
+            error_code="529",
+            is_probe=True,
+        ),
         moments=replace(hop.moments, client_left_ns=ns(3.0), upstream_closed_ns=ns(3.4), downstream_ended_ns=None),
-        traffic=replace(hop.traffic, comment_count=2, dataless_count=1, wasted_count=2, has_unterminated_tail=True),
-        end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True),
+        traffic=replace(
+            hop.traffic,
+            comment_count=2,
+            dataless_count=1,
+            wasted_count=2,
+            has_unterminated_tail=True,
+            missing_bytes=1_024,
+        ),
+        end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True, cut="reset"),
     )
 
 
@@ -45,4 +61,5 @@ EXAMPLES = {
     "refused": _refused(),
     "open_segment": a_hop("model-worker", state=State.OPEN, timeline=a_timeline(_ARRIVED[:3], first_seq=4_096)),
     "client": a_hop("client", role=TapRole.CLIENT),
+    "websocket": a_conversation("gateway", received_s=[0.5, 9.5], sent_s=[0.4, 9.0, 12.0]),
 }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from otel.hop import Hop, State
 from otel.span import Span, span_to_hop
 from sidecar.__main__ import Sidecar, build
+from sidecar.backlog import Backlog, Counters
 from sidecar.clock import Clock, SystemClock
 from sidecar.config import config_of
 
@@ -179,6 +180,10 @@ class Shelf:
         self.spans.append(span)
         return True
 
+    @property
+    def counters(self) -> Counters:
+        return Backlog(limit_bytes=1).counters(0)
+
 
 @dataclass
 class Proxy:
@@ -293,7 +298,7 @@ def _unchunked(rest: bytes) -> tuple[bytes, bool]:
     while match := re.match(rb"([0-9a-fA-F]+)[^\r]*\r\n", rest):
         size, rest = int(match[1], 16), rest[match.end() :]
         if not size:
-            return body, rest.startswith(b"\r\n")
+            return body, rest.startswith(b"\r\n") or b"\r\n\r\n" in rest  # behind trailers
         body += rest[:size]
         if len(rest) < size + 2:
             return body, False

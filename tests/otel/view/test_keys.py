@@ -44,6 +44,14 @@ def test_null_is_not_known_where_it_may_be():
     assert (keys.maybe_text("a"), keys.maybe_seconds("b"), keys.maybe_whole("c"), keys.maybe("d")) == (None,) * 4
 
 
+def test_what_an_older_collector_does_not_say_is_not_known():
+    keys = Keys({"cut": "reset", "null": None, "wrong": 7})
+    assert (keys.later_text("cut"), keys.later_text("null"), keys.later_text("absent")) == ("reset", None, None)
+    assert keys.strangers() == ("wrong",)
+    with pytest.raises(AnswerError, match="wrong: must be a text, is a number"):
+        keys.later_text("wrong")
+
+
 def test_strangers_are_listed_once_wherever_they_are():
     keys = Keys({"known": "x", "new": 1, "hops": [{"hop": "a", "depth": 1}, {"hop": "b", "depth": 2}], "old": 1})
     keys.text("known")

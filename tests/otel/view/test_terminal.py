@@ -164,6 +164,21 @@ def test_commands_are_left_out_where_nobody_is_there_to_ask():
     assert "gapline" not in text
 
 
+@pytest.mark.parametrize(
+    ("outcome", "cut", "shown"),
+    [
+        ("upstream_cut", "reset", "upstream_cut (reset)  "),
+        ("upstream_cut", None, "upstream_cut  "),
+        ("complete", "fin", "complete  "),
+        (None, None, "open  "),
+    ],
+)
+def test_how_it_was_cut_is_said_behind_the_outcome_of_a_hop(outcome, cut, shown):
+    verdict = verdict_of("truncated")
+    changed = replace(verdict, hops=(replace(verdict.hops[0], outcome=outcome, cut=cut),))
+    assert shown in why(changed, Look(width=160))
+
+
 def test_the_guilty_hop_is_marked_in_the_table():
     marked = [line for line in drawn("app_stall_at_the_proxy").splitlines() if line.startswith("▶ ")]
     assert [line.split()[1] for line in marked] == ["inference-proxy", "inference-proxy"]

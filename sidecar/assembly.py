@@ -1,0 +1,269 @@
+"""Put the parts of one process together, as the configuration says."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import socket
+import ssl
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+
+import aiohttp
+from opentelemetry.sdk.resources import OTELResourceDetector
+
+from otel.hop import Place, TapRole
+from sidecar.account import OwnAccount
+from sidecar.admin import AdminSite
+from sidecar.admission import Admission
+from sidecar.bind import Sockets, listeners_of, open_for
+from sidecar.carriage import Route
+from sidecar.clock import Clock
+from sidecar.config import Config
+from sidecar.deadlines import Limits
+from sidecar.doors import Doors
+from sidecar.exchanges import Exchanges, Ticking
+from sidecar.exporter import Exporter
+from sidecar.lag import Canary
+from sidecar.listener import Listener, RefusedHeads
+from sidecar.memory import cgroup_limit_bytes
+from sidecar.metrics import Metrics, Side
+from sidecar.overload import Overload
+from sidecar.records import Records
+from sidecar.relay import Relay
+from sidecar.spool import Spool
+from sidecar.tls import H2, HTTP_1_1, ServerTls, upstream_context
+from sidecar.tunnel import dialer
+from sidecar.upstream import Origin, Upstream, origin_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """The parts of one process, put together. sides: in front of the service, then what it asks itself."""
+
+    config: Config
+    sides: tuple[Side, ...]
+    account: OwnAccount
+    admin: AdminSite
+    exchanges: Exchanges
+    records: Records
+    canary: Canary
+
+    @property
+    def listener(self) -> Listener:
+        return self.sides[0].listener
+
+    async def start(self) -> None:
+        """Accept, and show what there is on the admin address. Raises OSError when that cannot be had."""
+        if self.config.admin is not None:
+            await self.admin.start(self.config.admin)
+        for side in self.sides:
+            await side.listener.start()
+
+    async def drain(self, *, timeout_s: float) -> None:
+        """Take nothing new, let what runs finish, and end the rest at the limit."""
+        async with asyncio.TaskGroup() as group:
+            for side in self.sides:
+                group.create_task(side.listener.drain(timeout_s=timeout_s))
+
+    async def close(self) -> None:
+        """Close every connection, up and down."""
+        for side in self.sides:
+            await side.listener.close()
+        await self.admin.close()
+        for side in self.sides:
+            await side.upstream.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """All that has to be told the time."""
+
+    parts: tuple[Ticking, ...]
+
+    def tick(self, at_ns: int) -> None:
+        for part in self.parts:
+            part.tick(at_ns)
+
+
+def share(config: Config, count: int) -> Config:
+    """The configuration of one of so many workers: limits of the whole sidecar are divided among them.
+
+    The admin address is the parent's.
+    """
+    memory_limit = _memory_limit_bytes(config)
+    return replace(
+        config,
+        admin=None,
+        max_streams=_part(config.max_streams, count),
+        max_queue=_part(config.max_queue, count),
+        max_connections=_part(config.max_connections, count),
+        memory_limit=None if memory_limit is None else memory_limit // count,
+        export_queue=_part(config.export_queue, count),
+        spool_bytes=_part(config.spool_bytes, count),
+    )
+
+
+def _part(limit: int, count: int) -> int:
+    """Rounded up: no limit may become 0, which stands for none."""
+    return -(-limit // count)
+
+
+def exporter_of(config: Config, clock: Clock) -> Exporter | None:
+    """What delivers the spans, if anything does."""
+    if config.export is None:
+        return None
+    headers = {"Authorization": f"Bearer {config.export_token}"} if config.export_token is not None else {}
+    spool = None if config.spool is None else Spool(config.spool, limit_bytes=config.spool_bytes)
+    return Exporter(config.export, clock=clock, headers=headers, queue_bytes=config.export_queue, spool=spool)
+
+
+def build(
+    config: Config,
+    *,
+    clock: Clock,
+    exporter: Exporter | None,
+    sockets: Sockets | None = None,
+    most_connections: int | None = None,
+) -> Sidecar:
+    """Put the parts together; called in the event loop to which they will belong. Raises OSError, TlsError.
+
+    sockets: where each listener listens; it takes them over. None opens them. most_connections: how many may be open
+    where the configuration does not say.
+    """
+    instance = str(uuid.uuid4())
+    resource = _resource(config.hop, instance)
+    canary = Canary(clock)
+    records = Records(exporter, is_exact=config.exact)
+    connection_limit = config.max_connections or most_connections
+    doors = Doors(
+        now=clock.monotonic_ns,
+        limit=connection_limit,
+        head_timeout_ns=_ns(config.request_head_timeout),
+    )
+    tls = None if config.tls_cert is None or config.tls_key is None else ServerTls(config.tls_cert, config.tls_key)
+    exchanges = Exchanges(
+        clock,
+        canary=canary,
+        records=records,
+        limits=_limits(config),
+        overload=Overload(_memory_limit_bytes(config)),
+        doors=doors if tls is None else _All((doors, tls)),
+    )
+    exchanges.switch_passthrough(is_on=config.passthrough)
+    refused_heads = RefusedHeads()
+
+    def side(name: str, url: str, role: TapRole, *, own: Sequence[socket.socket], is_inner: bool) -> Side:
+        """A listener and all that stands behind it. is_inner: it is the service that asks, in clear, by our address."""
+        origin = origin_of(url)
+        upstream = Upstream(
+            origin,
+            clock=clock.monotonic_ns,
+            ssl=_context(config, origin, HTTP_1_1),
+            connect_timeout_s=config.connect_timeout,
+        )
+        admission = Admission(
+            clock, max_streams=config.max_streams, max_queue=config.max_queue, queue_timeout_s=config.queue_timeout
+        )
+        route = Route(
+            hop=config.hop,
+            upstream=upstream,
+            host=origin.authority if is_inner else None,
+            id_headers=config.request_id_headers,
+            exchanges=exchanges,
+            admission=admission,
+            doors=doors,
+            clock=clock,
+        )
+        place = Place(config.hop, role, resource)
+        listener = Listener(
+            Relay(route, place=place, instance=instance, event_limit_bytes=config.event_limit),
+            sockets=own,
+            tls=None if is_inner else tls,
+            exchanges=exchanges,
+            doors=doors,
+            refused_heads=refused_heads,
+            dial=dialer(origin, tls=_context(config, origin, H2), connect_timeout_s=config.connect_timeout),
+        )
+        return Side(name, listener, admission, upstream)
+
+    if sockets is None:
+        (sockets,) = open_for(1, listeners_of(config))
+    sides = [side("listen", config.upstream, TapRole(config.role), own=sockets[0], is_inner=False)]
+    for egress, own in zip(config.egress, sockets[1:], strict=True):
+        sides.append(side(f"egress:{egress.name}", egress.url, TapRole.EGRESS, own=own, is_inner=True))
+    metrics = Metrics(
+        build=_build(),
+        exchanges=exchanges,
+        records=records,
+        canary=canary,
+        doors=doors,
+        connection_limit=connection_limit,
+        refused_heads=refused_heads,
+        sides=tuple(sides),
+        tls=tls,
+        exporter=exporter,
+    )
+    account = OwnAccount(clock=clock, exchanges=exchanges, series=metrics.series, tls=tls)
+    return Sidecar(
+        config=config,
+        sides=tuple(sides),
+        account=account,
+        admin=AdminSite(account),
+        exchanges=exchanges,
+        records=records,
+        canary=canary,
+    )
+
+
+def _limits(config: Config) -> Limits:
+    return Limits(
+        stall_after_ns=_ns(config.stall_after),
+        body_idle_ns=_ns(config.request_body_timeout),
+        write_deadline_ns=_ns(config.write_deadline) if config.slow_reader == "end" else None,
+        answer_ns=_ns(config.answer_timeout) or None,
+    )
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _memory_limit_bytes(config: Config) -> int | None:
+    if isinstance(config.memory_limit, str):  # auto
+        return cgroup_limit_bytes()
+    return config.memory_limit
+
+
+def _context(config: Config, origin: Origin, protocols: Sequence[str]) -> ssl.SSLContext | None:
+    """What TLS to the upstream is made with; None where there is none. Raises TlsError."""
+    if origin.scheme != "https":
+        return None
+    return upstream_context(
+        ca=config.upstream_ca, cert=config.upstream_cert, key=config.upstream_key, protocols=protocols
+    )
+
+
+def check_files(config: Config) -> None:
+    """Load what lies in files, to see whether it can be. Raises TlsError."""
+    if config.tls_cert is not None and config.tls_key is not None:
+        ServerTls(config.tls_cert, config.tls_key)
+    if config.upstream_ca is not None or config.upstream_cert is not None:
+        upstream_context(ca=config.upstream_ca, cert=config.upstream_cert, key=config.upstream_key)
+
+
+def _resource(hop: str, instance: str) -> tuple[tuple[str, str], ...]:
+    """The OTel resource: what the OTEL_* variables say, and the name of the hop where they name no service."""
+    detected = {name: str(value) for name, value in OTELResourceDetector().detect().attributes.items()}
+    return tuple(sorted(({"service.name": hop} | detected | {"service.instance.id": instance}).items()))
+
+
+def _build() -> dict[str, str]:
+    try:
+        version = metadata.version("gapline")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        version = "unknown"
+    loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
+    return {"version": version, "python": platform.python_version(), "aiohttp": aiohttp.__version__, "loop": loop}

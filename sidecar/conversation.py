@@ -1,0 +1,120 @@
+"""Carry a WebSocket through a tunnel, and tell the recorder of its messages in both directions.
+
+A client that closes its sending side has not left yet: it may still read the upstream's part of an orderly end. Who
+ended it is told when both sides are closed, in the order in which that was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from sidecar.door import Door
+from sidecar.recorder import SEGMENT_EVENTS, Recorder
+from sidecar.tunnel import Tunnel
+from sidecar.upstream import Upgraded
+from sidecar.websocket import CLOSE, FrameWalker, Message
+
+BLOCKED_NS: Final = 5_000_000
+"""Waits for the reader below this are the scheduler's, not the reader's."""
+_BINARY: Final = 0x2
+
+
+class Written(Protocol):
+    """The response, as which the upstream's messages count. output_size: bytes of it given to the connection."""
+
+    output_size: int
+
+
+async def carry_messages(
+    door: Door,
+    upgraded: Upgraded,
+    *,
+    recorder: Recorder,
+    response: Written,
+    now: Callable[[], int],
+    cut: Callable[[int], None],
+) -> None:
+    """Pass messages both ways until both sides are closed. Cancelled, it closes them; the caller records that.
+
+    cut: called with the time whenever there is enough for a segment of the record.
+    """
+    answered = _Answered(recorder, response, cut)
+    tunnel = door.become_tunnel(upgraded, sent=_Sent(recorder), answered=answered)
+    await tunnel.wait_closed()
+    _tell_end(tunnel, recorder, now(), has_closed=answered.has_closed, output_size=response.output_size)
+
+
+class _Answered:
+    """Watches what comes from the upstream. has_closed: it has sent a close frame."""
+
+    def __init__(self, recorder: Recorder, response: Written, cut: Callable[[int], None]) -> None:
+        self._recorder = recorder
+        self._response = response
+        self._cut = cut
+        self._walker = FrameWalker()
+        self.has_closed = False
+
+    def passed(self, data: bytes, at_ns: int) -> None:
+        self._response.output_size += len(data)
+        for message in _seen(self._walker, data):
+            self.has_closed |= message.opcode == CLOSE
+            self._recorder.message_received(message.opcode, message.size_bytes, at_ns)
+
+    def taken(self, at_ns: int) -> None:
+        self._recorder.blocked_since_ns = None
+        self._recorder.message_taken(at_ns, self._response.output_size)
+        if self._recorder.fresh_count >= SEGMENT_EVENTS:
+            self._cut(at_ns)
+
+    def stuck(self, at_ns: int) -> None:
+        self._recorder.blocked_since_ns = at_ns
+
+    def blocked(self, began_ns: int, ended_ns: int) -> None:
+        if ended_ns - began_ns >= BLOCKED_NS:
+            self._recorder.blocked(began_ns, ended_ns, None)
+
+
+class _Sent:
+    """Watches what comes from the client."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._walker = FrameWalker()
+        self._untaken: list[tuple[Message, int]] = []
+
+    def passed(self, data: bytes, at_ns: int) -> None:
+        self._untaken += [(message, at_ns) for message in _seen(self._walker, data)]
+
+    def taken(self, at_ns: int) -> None:
+        for message, arrived_ns in self._untaken:
+            self._recorder.message_sent(message.opcode, message.size_bytes, arrived_ns, at_ns)
+        self._untaken.clear()
+
+    def stuck(self, at_ns: int) -> None:
+        """The upstream takes no more: until it does nothing is read, so what is untaken stays one read's."""
+
+    def blocked(self, began_ns: int, ended_ns: int) -> None:
+        """What the upstream did not take shows in when its messages were taken."""
+
+
+def _seen(walker: FrameWalker, data: bytes) -> list[Message]:
+    """The messages that these bytes complete; of a walker that is blind, the bytes of each read as one."""
+    messages = walker.feed(data)
+    if walker.is_blind and (unseen_bytes := walker.take_unseen()):
+        messages.append(Message(_BINARY, unseen_bytes))
+    return messages
+
+
+def _tell_end(tunnel: Tunnel, recorder: Recorder, at_ns: int, *, has_closed: bool, output_size: int) -> None:
+    client, upstream = tunnel.client, tunnel.upstream
+    client_first = client.ended_ns is not None and (upstream.ended_ns is None or client.ended_ns < upstream.ended_ns)
+    if client.ended_ns is not None and client_first and not has_closed:
+        recorder.client_left(client.ended_ns, cut=client.cut)
+    if upstream.ended_ns is not None:
+        is_clean = upstream.cut == "fin"
+        recorder.upstream_ended(upstream.ended_ns, is_clean=is_clean, cut=None if is_clean else upstream.cut)
+        if client.cut in {None, "fin"}:
+            recorder.downstream_ended(at_ns, output_size)
+    else:
+        recorder.upstream_closed(at_ns)

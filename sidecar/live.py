@@ -1,0 +1,156 @@
+"""One exchange that is not closed yet: its two sides, for whom it waits, and how it is stopped from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from otel.hop import Anchor
+from sidecar.deadlines import Stop, Waits
+from sidecar.kernel import Connection, Evidence
+from sidecar.recorder import Recorder
+
+
+class Writing(Protocol):
+    """What writes the response. output_size: bytes of it given to the connection so far."""
+
+    @property
+    def output_size(self) -> int: ...
+
+
+class Live:
+    """What the relay knows of an exchange while it is not closed, for all who look at it from outside.
+
+    task: its handler. connection, writer, evidence: the reader's side, the last two from when the response starts.
+
+    The relay sets, and sets to None again:
+    is_uploading: the request body is not through.
+    body_wait_since_ns: since when we wait for bytes of the request body that the client owes.
+    asked_ns: when the upstream was given the last of the request so far: its head, then each piece of its body; None
+    before, and once the answer's head is there.
+    buffered_bytes: counts the bytes of this exchange that wait in this process, on both sides.
+
+    stopping: why we end it ourselves. left_by: how the reader was seen to leave by the kernel alone, `fin` or `reset`.
+    """
+
+    __slots__ = (
+        "_moved_bytes",
+        "_stuck_since_ns",
+        "anchor",
+        "asked_ns",
+        "body_wait_since_ns",
+        "buffered_bytes",
+        "connection",
+        "evidence",
+        "is_uploading",
+        "left_by",
+        "linger_until_ns",
+        "recorder",
+        "stall_due_ns",
+        "stall_since_ns",
+        "stopping",
+        "task",
+        "writer",
+    )
+
+    def __init__(self, recorder: Recorder, anchor: Anchor, *, connection: Connection | None) -> None:
+        self.recorder = recorder
+        self.anchor = anchor
+        self.connection = connection
+        self.task = asyncio.current_task()
+        self.writer: Writing | None = None
+        self.evidence: Evidence | None = None
+        self.is_uploading = False
+        self.body_wait_since_ns: int | None = None
+        self.asked_ns: int | None = None
+        self.buffered_bytes: Callable[[], int] = self._downstream_bytes
+        self.stopping: Stop | None = None
+        self.left_by: str | None = None
+        self.stall_since_ns: int | None = None
+        self.stall_due_ns = 0
+        self.linger_until_ns: int | None = None
+        self._stuck_since_ns: int | None = None
+        self._moved_bytes = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more can be learned from the kernel: it is known to be through, or cannot be asked."""
+        if self.evidence is None or self.writer is None or self.connection is None or not self.connection.is_open:
+            return True
+        return self.evidence.is_settled(self.writer.output_size)
+
+    def begin_response(self, writer: Writing) -> None:
+        """From here on the writer's bytes are the response; what the connection was given before is not."""
+        sent_bytes = None if self.connection is None else self.connection.sent_bytes()
+        self.writer = writer
+        if sent_bytes is not None and not self.recorder.is_muted:
+            self.evidence = Evidence(base_bytes=sent_bytes - writer.output_size)
+
+    def mute(self) -> None:
+        """Look at it no longer; its bytes go on, and its limits hold."""
+        self.evidence = None
+        self.recorder.mute()
+
+    def stop(self, stop: Stop) -> None:
+        """End it from outside: its handler is cancelled, and finds in `stopping` why."""
+        self.stop_as(stop)
+        if self.task is not None:
+            self.task.cancel()
+
+    def stop_as(self, stop: Stop) -> None:
+        """What its record will say, as the handler itself ends it. The first reason stands."""
+        if self.stopping is None:
+            self.stopping = stop
+
+    def look(self, at_ns: int) -> None:
+        """Ask the kernel, where there is something to ask."""
+        if self.connection is None:
+            return
+        if self._may_miss_the_end and self.stopping is None and self.left_by is None:
+            self.left_by = self.connection.left_by()
+            if self.left_by is not None and self.task is not None:
+                self.task.cancel()
+        if self.evidence is None or self.writer is None or self.is_settled:
+            return
+        info = self.connection.tcp_info()
+        if info is not None:
+            self.evidence.seen(
+                info,
+                offset_ns=max(0, at_ns - self.anchor.monotonic_ns),
+                written_bytes=self.writer.output_size,
+                buffered_bytes=self.connection.buffered_bytes,
+                acked_count=self.recorder.acked_count(self.evidence.acked_bytes(info)),
+            )
+
+    def waits(self, at_ns: int) -> Waits | None:
+        """For whom it waits now, None for nobody. To be asked at every look: progress is seen only by looking twice."""
+        stuck_since_ns = self._stuck(at_ns)
+        if stuck_since_ns is None and self.body_wait_since_ns is None and self.asked_ns is None:
+            return None
+        return Waits(body_since_ns=self.body_wait_since_ns, stuck_since_ns=stuck_since_ns, asked_ns=self.asked_ns)
+
+    def _downstream_bytes(self) -> int:
+        return 0 if self.connection is None else self.connection.buffered_bytes
+
+    @property
+    def _may_miss_the_end(self) -> bool:
+        """Nobody reads from the connection, or what is written stays: then its end may come unseen."""
+        if self.connection is None or self.linger_until_ns is not None:
+            return False
+        return self.is_uploading or self.recorder.blocked_since_ns is not None or not self.connection.is_reading
+
+    def _stuck(self, at_ns: int) -> int | None:
+        """Since when the reader has taken nothing at all: one that takes little is slow, and may be."""
+        blocked_ns = self.recorder.blocked_since_ns
+        if blocked_ns is None or self.connection is None or self.writer is None:
+            self._stuck_since_ns = None
+            return None
+        moved_bytes = self.writer.output_size - self.connection.buffered_bytes
+        if self._stuck_since_ns is None:
+            self._stuck_since_ns = blocked_ns
+        elif moved_bytes != self._moved_bytes:
+            self._stuck_since_ns = at_ns
+        self._stuck_since_ns = max(self._stuck_since_ns, blocked_ns)
+        self._moved_bytes = moved_bytes
+        return self._stuck_since_ns

@@ -1,0 +1,150 @@
+"""The request on its way up: which fields it has there, its body as it comes, and who answers an expectation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from aiohttp import web
+
+from sidecar import headers
+from sidecar.failures import Failure, refusal_of
+from sidecar.http1.head import ResponseHead
+from sidecar.identity import IdField
+from sidecar.live import Live
+from sidecar.response import Response
+from sidecar.upstream import READ_BYTES, Answer, Upstream, origin_form
+
+EXPECT_S: Final = 0.5
+"""A client that waits for 100 sends its body after about a second anyhow; until then the upstream may say it itself."""
+_ENDS_HERE: Final = frozenset({"host", "trailer"})
+"""Host is put first; the trailers of a request are not passed on (RFC 9110, 6.5.1), so it must not announce any."""
+
+
+class Question:
+    """One request. has_bad_body: its body broke the rules of its framing."""
+
+    __slots__ = (
+        "_awaits_continue",
+        "_fields",
+        "_host",
+        "_id_field",
+        "_live",
+        "_now",
+        "_request",
+        "_response",
+        "_version",
+        "has_bad_body",
+    )
+
+    def __init__(
+        self,
+        request: web.Request,
+        fields: headers.Fields,
+        *,
+        id_field: IdField,
+        host: str | None,
+        live: Live,
+        response: Response,
+        now: Callable[[], int],
+    ) -> None:
+        self._request = request
+        self._fields = fields
+        self._id_field = id_field
+        self._host = host
+        self._live = live
+        self._response = response
+        self._now = now
+        self._version = (request.version.major, request.version.minor)
+        self._awaits_continue = self._version >= (1, 1) and headers.value_of(fields, "expect") is not None
+        self.has_bad_body = False
+
+    def refusal(self) -> Failure | None:
+        """Why it is not even passed on."""
+        return refusal_of(self._request.method, self._version, self._fields)
+
+    @property
+    def is_body_in_doubt(self) -> bool:
+        """Nobody said 100, so the body may come or not: what is behind it cannot be told from it."""
+        return self._awaits_continue
+
+    async def ask(self, upstream: Upstream) -> Answer:
+        """Pass it on, and wait for the head of the answer. Raises what `Upstream.ask` raises."""
+        request, live = self._request, self._live
+        has_body = request.body_exists
+        waiting = None
+        if self._awaits_continue and has_body:
+            waiting = asyncio.get_running_loop().call_later(EXPECT_S, self._continue)
+        else:
+            self._awaits_continue = False
+        live.is_uploading = has_body
+        try:
+            return await upstream.ask(
+                request.method,
+                origin_form(request.raw_path),
+                self._passed(upstream.origin.authority),
+                body=self._upload() if has_body else None,
+                head_sent=self._head_sent,
+                on_interim=self._interim,
+                wants_upgrade=self.wants_upgrade,
+            )
+        finally:
+            live.asked_ns = None
+            if waiting is not None:
+                waiting.cancel()
+
+    @property
+    def wants_upgrade(self) -> bool:
+        return headers.is_websocket(self._request.method, self._version, self._fields)
+
+    def _passed(self, authority: str) -> list[tuple[str, str]]:
+        fields = [field for field in headers.end_to_end(self._fields) if field[0].lower() not in _ENDS_HERE]
+        host = self._host or headers.value_of(self._fields, "host")
+        fields.insert(0, ("Host", authority if host is None else host))  # only HTTP/1.0 comes without one
+        id_field = self._id_field
+        if headers.request_id_of(fields, (id_field.name,)) is None:  # it came empty, not at all, or as hop-by-hop
+            fields = [field for field in fields if field[0].lower() != id_field.name.lower()]
+            fields.append((id_field.name, id_field.value))
+        if self.wants_upgrade:
+            fields += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        return fields
+
+    async def _upload(self) -> AsyncIterator[bytes]:
+        live, recorder, content = self._live, self._live.recorder, self._request.content
+        try:
+            while True:
+                live.body_wait_since_ns = self._now()
+                try:
+                    data = await content.read(READ_BYTES)
+                finally:
+                    live.body_wait_since_ns = None
+                if not data:
+                    return
+                self._awaits_continue = False  # RFC 9110, 10.1.1: it did not wait
+                yield data
+                live.asked_ns = None if live.asked_ns is None else self._now()
+                recorder.request_passed(len(data))
+                recorder.request_arrived(data)
+        except Exception:
+            self.has_bad_body = True
+            raise
+        finally:
+            live.is_uploading = False
+
+    def _head_sent(self) -> None:
+        self._live.asked_ns = self._now()
+        self._live.recorder.request_forwarded(self._live.asked_ns)
+
+    def _interim(self, head: ResponseHead) -> None:
+        """Pass on what comes before the answer (RFC 9110, 15.2)."""
+        if head.status == 100:
+            self._continue()  # who did not ask for it gets none
+        else:
+            self._response.interim(head.status, head.reason, headers.end_to_end(head.fields))
+
+    def _continue(self) -> None:
+        """Let the client send its body: once, whoever says it first."""
+        if self._awaits_continue:
+            self._awaits_continue = False
+            self._response.interim(100, "Continue")

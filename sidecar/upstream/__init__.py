@@ -1,0 +1,45 @@
+"""The upstream side: our own HTTP/1.1 client, which passes requests and answers on without changing a byte of them.
+
+Nothing is added to a request and nothing of it is read anew. Everything of an answer comes through: interim answers,
+field order and spelling, trailers, and how it ended.
+"""
+
+from sidecar.upstream.answer import Answer, Piece, Upgraded
+from sidecar.upstream.ask import HEAD_LINE_BYTES, HEAD_LINES, READ_BYTES, Upstream
+from sidecar.upstream.errors import (
+    BadAnswer,
+    BadRequest,
+    BadRequestBody,
+    BadRequestHead,
+    BrokenOff,
+    ConnectFailed,
+    ConnectTimeout,
+    Cut,
+    TlsFailed,
+    UpstreamError,
+)
+from sidecar.upstream.origin import Origin, fields_of, origin_form, origin_of
+
+__all__ = [
+    "HEAD_LINES",
+    "HEAD_LINE_BYTES",
+    "READ_BYTES",
+    "Answer",
+    "BadAnswer",
+    "BadRequest",
+    "BadRequestBody",
+    "BadRequestHead",
+    "BrokenOff",
+    "ConnectFailed",
+    "ConnectTimeout",
+    "Cut",
+    "Origin",
+    "Piece",
+    "TlsFailed",
+    "Upgraded",
+    "Upstream",
+    "UpstreamError",
+    "fields_of",
+    "origin_form",
+    "origin_of",
+]

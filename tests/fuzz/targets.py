@@ -1,0 +1,119 @@
+"""The table of fuzz targets: what each checks, inputs to begin with, and words that a mutation may put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.fuzz import bodies, http1
+from tests.fuzz.deliveries import seed
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """check: raises for an input on which an invariant does not hold, and for nothing else."""
+
+    check: Callable[[bytes], None]
+    seeds: tuple[bytes, ...]
+    words: tuple[bytes, ...]
+
+
+HEADS = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.0 200\r\nConnection: keep-alive\r\nX-Long: a\r\n b\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    b'HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\nETag: "x"\r\n\r\n',
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n\x81\x02ok",
+    b"HTTP/1.1 502 \xff\r\nX: caf\xc3\xa9 \xff\r\nConnection: close\r\n\r\n",
+)
+CHUNKS = (
+    b"0\r\n\r\n",
+    b"5\r\nhello\r\n0\r\n\r\n",
+    b'F;x="y z"\r\ndata: {"a":1}\n\n\r\n00e ;a\r\ndata: [DONE]\n\n\r\n0;last\r\nX-C: abc\r\n\r\nEXTRA',
+    b"5\r\nhelloXX0\r\n\r\n",
+    b"ffffffffffffffff\r\nx",
+    b"1\r\n!\r\n0\r\nHost: a\r\nx: y\r\n z\r\n\r\n",
+)
+STREAMS = (
+    b"data: one\n\nevent: x\ndata: two\nid: 7\n\n: remark\n\ndata: [DONE]\n\n",
+    b"\xef\xbb\xbfdata: a\r\ndata: b\r\n\r\nevent: e\rdata\r\rid\n\nretry: 1\n\n\r\n",
+    b'event: message_start\ndata: {"a": "\xc3\xa9"}\n\nid: 1\0\ndata: longer than the small limit\n\ndata: cut',
+    b'{"a": 1}\n\n  \r\n{"response": "x"}\r\n\r\r\n{"done": true}',
+)
+REQUESTS = (
+    b'{"model": "m-1", "stream": true, "messages": [{"role": "user", "content": "a \\" ] } b"}], "n": 1.5e3}',
+    b'{"messages":[],"stream":false,"model":"\\u006d\\n","model":null,"x":{"model":"no"}} ',
+    b'[1, {"model": "no"}]',
+    b'{"stream": true, "model": "never ended',
+    b"model=x&stream=true",
+)
+FRAMES = (
+    b"\x81\x05hello\x88\x04\x03\xe8ok",
+    b"\x01\x01a\x89\x00\x00\x01b\x80\x01c\x82\xfe\x00\x7eMASK" + bytes(126),
+    b"\xc1\x7f\x00\x00\x00\x00\x00\x00\x00\x03abc\x88\x82\x12\x34\x56\x78\x11\xdc",
+    b"\x80\x00",
+    b"\x83\x00",
+)
+
+TARGETS = {
+    "reader": Target(
+        http1.check_reader,
+        (
+            *(seed(head + b"hello", switches=8) for head in HEADS),
+            *(seed(HEADS[1] + chunks) for chunks in CHUNKS),
+            *(seed(head, switches=switches) for head in HEADS for switches in (1, 2, 4)),
+        ),
+        (
+            b"HTTP/1.",
+            b"100 ",
+            b"101 ",
+            b"204 ",
+            b"304 ",
+            b"Content-Length: ",
+            b"Transfer-Encoding: chunked\r\n",
+            b"\r\n\r\n",
+        ),
+    ),
+    "chunked": Target(
+        http1.check_chunked, tuple(map(seed, CHUNKS)), (b"\r\n", b"0\r\n\r\n", b";", b"ffffffffffffffff")
+    ),
+    "head": Target(
+        http1.check_head,
+        (
+            *map(seed, HEADS),
+            seed(b"POST|/v1/x?a=%3A|Host|a|x-B||x-B|\xc3\xa9 \xff"),
+            seed(b"GET|/\r\nx: y"),
+            seed(b"A|*|x|\0"),
+        ),
+        (b"HTTP/1.1 200 OK\r\n", b"\r\n ", b": ", b"\r\n\r\n", b"\xed\xa0\x80", b"|"),
+    ),
+    "h11": Target(
+        http1.check_against_h11,
+        (*(seed(head + b"hello") for head in HEADS), *(seed(HEADS[1] + chunks) for chunks in CHUNKS)),
+        (b"HTTP/1.", b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"\r\n\r\n", b"\r\n "),
+    ),
+    "splitter": Target(
+        bodies.check_splitter,
+        tuple(seed(body, switches=switches) for body in STREAMS for switches in (0, 1, 2, 4, 6)),
+        (b"data: ", b"data:", b"event: ", b"id: ", b"\n\n", b"\r\n\r\n", b"\r\r", b": ", b"\xef\xbb\xbf", b"\n\r\n"),
+    ),
+    "request_scan": Target(
+        bodies.check_request_scan,
+        tuple(map(seed, REQUESTS)),
+        (b'"model"', b'"stream"', b"true", b"false", b"null", b"\\u0022", b"\\\\", b'\\"', b'"messages":[', b"}]"),
+    ),
+    "websocket": Target(
+        bodies.check_websocket,
+        tuple(map(seed, FRAMES)),
+        (
+            b"\x81\x00",
+            b"\x01\x01",
+            b"\x80\x01",
+            b"\x88\x02\x03\xe8",
+            b"\x89\x80MASK",
+            b"\x7e\x00\x02",
+            b"\x7f" + bytes(7) + b"\x02",
+        ),
+    ),
+}

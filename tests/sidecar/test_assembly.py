@@ -1,0 +1,124 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from otel.hop import Ending, TapRole
+from sidecar import assembly
+from sidecar.assembly import build, check_files, exporter_of, share
+from sidecar.clock import SystemClock
+from sidecar.config import config_of
+from sidecar.tls import TlsError
+from tests.support.clock import FakeClock
+from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream
+
+SSE = "text/event-stream"
+
+
+def configured(**options):
+    return config_of({"hop": "here", "upstream": "http://127.0.0.1:1", "listen": "127.0.0.1:0", **options}, {})
+
+
+async def test_what_the_service_asks_goes_through_a_tap_of_its_own_under_the_name_of_the_far_side():
+    async with (
+        upstream(head(200, SSE), chunk(b"data: near\n\n"), last_chunk()) as near,
+        upstream(head(200, SSE), chunk(b"data: far\n\n"), last_chunk()) as far,
+        sidecar(near.url, egress=f"far=127.0.0.1:0={far.url}") as proxy,
+    ):
+        inner = proxy.sidecar.sides[1].listener.port
+        replies = [await ask(port, get("/x", "X-Request-Id: r")) for port in (proxy.port, inner)]
+        hops = await proxy.hops(2)
+
+    assert [reply.body for reply in replies] == [b"data: near\n\n", b"data: far\n\n"]
+    assert near.exchanges[0].field("host") == ["h"]
+    assert far.exchanges[0].field("host") == [far.url.removeprefix("http://")]
+    assert [(hop.place.hop, hop.place.role) for hop in hops] == [("here", TapRole.INGRESS), ("here", TapRole.EGRESS)]
+
+
+async def test_all_listeners_drain_and_close():
+    async with sidecar("http://127.0.0.1:1", egress="far=127.0.0.1:0=http://127.0.0.1:1") as proxy:
+        ports = [side.listener.port for side in proxy.sidecar.sides]
+        for port in ports:
+            assert (await ask(port, get())).status == 502
+        await proxy.sidecar.drain(timeout_s=1)
+        for port in ports:
+            with pytest.raises(ConnectionRefusedError):
+                await ask(port, get())
+
+
+async def test_at_the_drain_limit_what_runs_is_ended_and_recorded():
+    release = asyncio.Event()
+    async with upstream(head(200, SSE), chunk(b"data: 1\n\n"), lambda _: release.wait()) as up:
+        async with sidecar(up.url) as proxy:
+            asking = asyncio.ensure_future(ask(proxy.port, get()))
+            async with asyncio.timeout(5):
+                while not up.exchanges:
+                    await asyncio.sleep(0.005)
+            await proxy.sidecar.drain(timeout_s=0.05)
+            reply = await asking
+            hop = await proxy.hop()
+        release.set()
+
+    assert reply.is_clean is not True
+    assert hop.end.ending is Ending.DRAINED
+
+
+def test_limits_of_the_sidecar_are_divided_among_its_workers_and_rounded_up():
+    config = configured(
+        max_streams="10", max_queue="0", max_connections="4", memory_limit="1G", spool_bytes="7", export_queue="32M"
+    )
+    part = share(config, 3)
+
+    assert (part.max_streams, part.max_queue, part.max_connections, part.spool_bytes) == (4, 0, 2, 3)
+    assert part.memory_limit == (1 << 30) // 3
+    assert part.export_queue * 3 >= config.export_queue
+    assert part.admin is None
+    assert replace(part, **{name: getattr(config, name) for name in CHANGED}) == config
+
+
+CHANGED = ("max_streams", "max_queue", "max_connections", "memory_limit", "spool_bytes", "export_queue", "admin")
+
+
+@pytest.mark.parametrize(("option", "found", "shared"), [("auto", 900, 300), ("auto", None, None), ("off", 900, None)])
+def test_the_memory_of_the_container_is_divided_too(monkeypatch, option, found, shared):
+    monkeypatch.setattr(assembly, "cgroup_limit_bytes", lambda: found)
+
+    assert share(configured(memory_limit=option), 3).memory_limit == shared
+
+
+async def test_where_no_limit_of_connections_is_set_it_is_what_fits():
+    for options, wanted in (({}, 50), ({"max_connections": "7"}, 7)):
+        parts = build(configured(admin="off", **options), clock=SystemClock(), exporter=None, most_connections=50)
+        await parts.start()
+        assert f"gapline_connections_limit {wanted}\n" in await parts.account.metrics()
+        await parts.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ({}, (2_000_000_000, 300_000_000_000, None, None)),
+        ({"slow_reader": "end", "write_deadline": "7"}, (2_000_000_000, 300_000_000_000, 7_000_000_000, None)),
+        ({"answer_timeout": "3", "request_body_timeout": "1"}, (2_000_000_000, 1_000_000_000, None, 3_000_000_000)),
+    ],
+)
+def test_how_long_is_waited_for_whom(options, limits):
+    found = assembly._limits(configured(**options))
+
+    assert (found.stall_after_ns, found.body_idle_ns, found.write_deadline_ns, found.answer_ns) == limits
+
+
+def test_without_an_endpoint_nothing_is_exported():
+    assert exporter_of(configured(), FakeClock()) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"tls_cert": "/nowhere/c", "tls_key": "/nowhere/k"}, {"upstream_ca": "/nowhere/ca"}]
+)
+def test_files_that_cannot_be_used_are_named(options):
+    with pytest.raises(TlsError, match="/nowhere/c"):
+        check_files(configured(**options))
+
+
+def test_a_configuration_that_names_no_files_needs_none():
+    check_files(configured())
