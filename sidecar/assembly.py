@@ -63,10 +63,14 @@ class Sidecar:
             await side.listener.start()
 
     async def drain(self, *, timeout_s: float) -> None:
-        """Take nothing new, let what runs finish, and end the rest at the limit."""
-        async with asyncio.TaskGroup() as group:
-            for side in self.sides:
-                group.create_task(side.listener.drain(timeout_s=timeout_s))
+        """Take nothing new, let what runs finish, and end the rest at the limit.
+
+        What the service asks itself is taken until nothing runs any more: a running answer may need it.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        for side in self.sides:
+            await side.listener.drain(timeout_s=max(0.0, until_s - loop.time()))
 
     async def close(self) -> None:
         """Close every connection, up and down."""

@@ -111,7 +111,12 @@ class Backlog:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.held_bytes or self._spooled)
+        return not (self.held_bytes or self.is_spooling)
+
+    @property
+    def is_spooling(self) -> bool:
+        """Whether something is on disk only."""
+        return self._spooled > 0
 
     @property
     def flight_count(self) -> int:
@@ -205,7 +210,7 @@ class Backlog:
     @property
     def is_short(self) -> bool:
         """Whether the next batch, or the one after it, waits for the disk."""
-        return bool(self._spooled) and self._load_bytes > 0
+        return self.is_spooling and self._load_bytes > 0
 
     def turn(self, *, is_writing: bool = True, is_loading: bool = True, is_adopting: bool = False) -> Turn:
         """What the disk shall do next."""
@@ -219,7 +224,7 @@ class Backlog:
         fresh = tuple(Record(item.number, item.is_open, item.body) for item in self._writing)
         done, self._done = self._done, []
         released, self._released = self._released, []
-        load_bytes = self._load_bytes if is_loading and (self._spooled or is_adopting) else 0
+        load_bytes = self._load_bytes if is_loading and (self.is_spooling or is_adopting) else 0
         return Turn(done=done, released=released, fresh=fresh, load_bytes=load_bytes, is_adopting=is_adopting)
 
     def turned(self, turned: Turned, *, at_ns: int, wall_ns: int) -> None:
@@ -241,7 +246,7 @@ class Backlog:
         self._writing = []
         while (queue := self._oldest_fresh()) is not None and queue.items[0].is_written:
             item = queue.take_first()
-            if item.place is None or (self._room_bytes >= len(item.body) and not self._spooled):
+            if item.place is None or (self._room_bytes >= len(item.body) and not self.is_spooling):
                 self._ready.append(item)
             else:
                 self._released.append(item.place)
@@ -266,7 +271,7 @@ class Backlog:
 
     @property
     def _is_fresh_waiting(self) -> bool:
-        return self._spooled > 0 and not self._is_disk_stuck
+        return self.is_spooling and not self._is_disk_stuck
 
     @property
     def _room_bytes(self) -> int:

@@ -69,13 +69,32 @@ def _place_of(error: Exception) -> str:
 class Carriage:
     """One exchange on its way through."""
 
-    __slots__ = ("_answer", "_clock", "_door", "_id_field", "_live", "_question", "_request", "_response", "_route")
+    __slots__ = (
+        "_answer",
+        "_clock",
+        "_door",
+        "_id_field",
+        "_is_draining",
+        "_live",
+        "_question",
+        "_request",
+        "_response",
+        "_route",
+    )
 
     def __init__(
-        self, request: web.Request, fields: headers.Fields, *, id_field: IdField, live: Live, route: Route
+        self,
+        request: web.Request,
+        fields: headers.Fields,
+        *,
+        id_field: IdField,
+        live: Live,
+        route: Route,
+        is_draining: bool,
     ) -> None:
         self._request = request
         self._route = route
+        self._is_draining = is_draining
         self._clock = route.clock
         self._id_field = id_field
         self._answer: Answer | None = None
@@ -116,7 +135,7 @@ class Carriage:
 
     async def _carry(self) -> None:
         exchanges = self._route.exchanges
-        if exchanges.is_draining:
+        if self._is_draining:
             return await self._refuse(DRAINING)
         if (refusal := self._question.refusal()) is not None:
             return await self._refuse(refusal)

@@ -1,7 +1,7 @@
 """Carry a WebSocket through a tunnel, and tell the recorder of its messages in both directions.
 
-A client that closes its sending side has not left yet: it may still read the upstream's part of an orderly end. Who
-ended it is told when both sides are closed, in the order in which that was seen.
+A client that ends its sending side has left, unless one of the two has said goodbye in band before: then it may be
+waiting for the other part of an orderly end. In either case what the upstream still sends goes to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from sidecar.door import Door
 from sidecar.recorder import SEGMENT_EVENTS, Recorder
-from sidecar.tunnel import Tunnel
+from sidecar.tunnel import Cut
 from sidecar.upstream import Upgraded
 from sidecar.websocket import CLOSE, FrameWalker, Message
 
@@ -40,13 +40,20 @@ async def carry_messages(
     cut: called with the time whenever there is enough for a segment of the record.
     """
     answered = _Answered(recorder, response, cut)
-    tunnel = door.become_tunnel(upgraded, sent=_Sent(recorder), answered=answered)
+    sent = _Sent(recorder, answered)
+    tunnel = door.become_tunnel(upgraded, sent=sent, answered=answered)
     await tunnel.wait_closed()
-    _tell_end(tunnel, recorder, now(), has_closed=answered.has_closed, output_size=response.output_size)
+    if answered.ended_ns is None or answered.is_unread:
+        recorder.upstream_closed(now())
+    elif tunnel.client.cut in {None, "fin"}:
+        recorder.downstream_ended(now(), response.output_size)
 
 
 class _Answered:
-    """Watches what comes from the upstream. has_closed: it has sent a close frame."""
+    """Watches what comes from the upstream.
+
+    has_closed: it has sent a close frame. is_unread: the client has left. ended_ns: its connection ended by itself.
+    """
 
     def __init__(self, recorder: Recorder, response: Written, cut: Callable[[int], None]) -> None:
         self._recorder = recorder
@@ -54,6 +61,8 @@ class _Answered:
         self._cut = cut
         self._walker = FrameWalker()
         self.has_closed = False
+        self.is_unread = False
+        self.ended_ns: int | None = None
 
     def passed(self, data: bytes, at_ns: int) -> None:
         self._response.output_size += len(data)
@@ -74,17 +83,27 @@ class _Answered:
         if ended_ns - began_ns >= BLOCKED_NS:
             self._recorder.blocked(began_ns, ended_ns, None)
 
+    def ended(self, at_ns: int, cut: Cut) -> None:
+        self.ended_ns = at_ns
+        if not self.is_unread:  # or it ended because of that
+            is_clean = cut == "fin"
+            self._recorder.upstream_ended(at_ns, is_clean=is_clean, cut=None if is_clean else cut)
+
 
 class _Sent:
     """Watches what comes from the client."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, answered: _Answered) -> None:
         self._recorder = recorder
+        self._answered = answered
+        self._has_closed = False
         self._walker = FrameWalker()
         self._untaken: list[tuple[Message, int]] = []
 
     def passed(self, data: bytes, at_ns: int) -> None:
-        self._untaken += [(message, at_ns) for message in _seen(self._walker, data)]
+        for message in _seen(self._walker, data):
+            self._has_closed |= message.opcode == CLOSE
+            self._untaken.append((message, at_ns))
 
     def taken(self, at_ns: int) -> None:
         for message, arrived_ns in self._untaken:
@@ -97,6 +116,12 @@ class _Sent:
     def blocked(self, began_ns: int, ended_ns: int) -> None:
         """What the upstream did not take shows in when its messages were taken."""
 
+    def ended(self, at_ns: int, cut: Cut) -> None:
+        is_expected = self._has_closed or self._answered.has_closed or self._answered.ended_ns is not None
+        if not is_expected:
+            self._answered.is_unread = True
+            self._recorder.client_left(at_ns, cut=cut)
+
 
 def _seen(walker: FrameWalker, data: bytes) -> list[Message]:
     """The messages that these bytes complete; of a walker that is blind, the bytes of each read as one."""
@@ -104,17 +129,3 @@ def _seen(walker: FrameWalker, data: bytes) -> list[Message]:
     if walker.is_blind and (unseen_bytes := walker.take_unseen()):
         messages.append(Message(_BINARY, unseen_bytes))
     return messages
-
-
-def _tell_end(tunnel: Tunnel, recorder: Recorder, at_ns: int, *, has_closed: bool, output_size: int) -> None:
-    client, upstream = tunnel.client, tunnel.upstream
-    client_first = client.ended_ns is not None and (upstream.ended_ns is None or client.ended_ns < upstream.ended_ns)
-    if client.ended_ns is not None and client_first and not has_closed:
-        recorder.client_left(client.ended_ns, cut=client.cut)
-    if upstream.ended_ns is not None:
-        is_clean = upstream.cut == "fin"
-        recorder.upstream_ended(upstream.ended_ns, is_clean=is_clean, cut=None if is_clean else upstream.cut)
-        if client.cut in {None, "fin"}:
-            recorder.downstream_ended(at_ns, output_size)
-    else:
-        recorder.upstream_closed(at_ns)

@@ -17,7 +17,7 @@ from aiohttp import StreamReader, web
 
 from sidecar.kernel import Connection
 from sidecar.sniff import Opening, opening_of
-from sidecar.tunnel import Cut, Dial, Tunnel, Watch, cut_of
+from sidecar.tunnel import Cut, Dial, Tunnel, Watch, cut_of, end_writing
 from sidecar.upstream import Upgraded
 
 HEAD_BYTES: Final = 1 << 20
@@ -100,6 +100,7 @@ class Door(asyncio.Protocol):
         "_head_bytes",
         "_head_refused",
         "_inner",
+        "_is_direct",
         "_is_running",
         "_lost",
         "_make_handler",
@@ -125,6 +126,7 @@ class Door(asyncio.Protocol):
         self._head_bytes = 0
         self._body: StreamReader | None = None  # what is left of the body of a request that was answered before it
         self._is_running = False
+        self._is_direct = False  # what comes in is no head: a request runs, or a tunnel
         self._refusal: bytes | None = None
         self._lost: list[Exception | None] = []
         self.is_refused = False
@@ -151,7 +153,7 @@ class Door(asyncio.Protocol):
         inner = self._inner
         if inner is None:
             self._begin(data)
-        elif self._is_running:
+        elif self._is_direct:
             inner.data_received(data)
         else:
             self._take_head(inner, data)
@@ -230,13 +232,14 @@ class Door(asyncio.Protocol):
         self._transport.pause_reading()  # until somebody is there to have it
         self._tunnel = tunnel = self._doors.open_opaque(opening, first_bytes, dial=self._dial)
         self._inner = tunnel.client
+        self._is_direct = True
         tunnel.client.connection_made(self._transport)
 
     # What the listener and the relay tell.
 
     def request_began(self) -> None:
         """A request has reached the listener."""
-        self._is_running = True
+        self._is_running = self._is_direct = True
         self._head_bytes = 0
         self._doors.head_ended(self)
         if self.is_refused:  # answered in the moment in which it became a request
@@ -245,6 +248,7 @@ class Door(asyncio.Protocol):
     def request_ended(self, body: StreamReader) -> None:
         """It was answered, whether its body has all come or not."""
         self._is_running = False
+        self._is_direct = self._tunnel is not None
         self._body = None if body.is_eof() else body
         if self._tunnel is not None:
             if not self._tunnel.is_closed:
@@ -290,10 +294,9 @@ class Door(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(answer)
-        if not transport.can_write_eof():
+        if not end_writing(transport):
             transport.close()
             return
-        transport.write_eof()
         self._doors.linger(self)
         if not transport.is_reading():
             transport.resume_reading()

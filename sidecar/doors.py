@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,6 +11,9 @@ from typing import Final
 from sidecar.door import Door
 from sidecar.sniff import OPAQUE, Opening
 from sidecar.tunnel import Dial, Tunnel
+from sidecar.upstream import UpstreamError
+
+log = logging.getLogger(__name__)
 
 LINGER_NS: Final = 1_000_000_000
 """How long a refused client has to read why, before its connection is closed from under it."""
@@ -86,6 +90,7 @@ class Doors:
         self.now = now
         self._limit = limit
         self._doors: dict[Door, None] = {}
+        self._refused: set[Door] = set()  # of these, the ones beyond the limit
         self._heads = Due(head_timeout_ns)
         self._lingering = Due(LINGER_NS)
         self._silent = Due(SILENT_NS)
@@ -133,9 +138,11 @@ class Doors:
 
     def enter(self, door: Door) -> bool:
         """A connection is there; False when it is one too many."""
+        has_room = self._limit is None or len(self._doors) - len(self._refused) < self._limit
         self._doors[door] = None
-        if self._limit is not None and len(self._doors) > self._limit:
+        if not has_room:
             self.refused_count += 1
+            self._refused.add(door)
             self._lingering.start(door, self.now())
             return False
         self._silent.start(door, self.now())
@@ -144,6 +151,7 @@ class Doors:
     def leave(self, door: Door) -> None:
         """It is gone."""
         self._doors.pop(door, None)
+        self._refused.discard(door)
         for waiting in (self._heads, self._lingering, self._silent):
             waiting.stop(door)
 
@@ -191,16 +199,27 @@ class Doors:
             door.close_idle()
 
     def close_all(self) -> None:
-        """Close everything, at once."""
+        """Close everything, when what was written is sent."""
         for task in tuple(self._tasks):
             task.cancel()
+        for door in tuple(self._doors):
+            door.close()
+
+    def abort_all(self) -> None:
+        """Close at once what is still open."""
+        self.abort_tunnels()
         for door in tuple(self._doors):
             door.abort()
 
 
 async def _connect(tunnel: Tunnel, opening: Opening, dial: Dial, passed: Passed) -> None:
+    is_connected = False
     try:
         await dial(opening, lambda: tunnel.upstream)
-    except OSError:
-        passed.failed_count += 1
-        tunnel.abort()
+        is_connected = True
+    except UpstreamError as error:
+        log.debug("opaque connection not passed on", extra={"error": type(error).__name__})
+    finally:
+        if not is_connected:
+            passed.failed_count += 1
+            tunnel.abort()

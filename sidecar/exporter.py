@@ -155,9 +155,10 @@ class Exporter:
     def _tell(self) -> None:
         """Set the events by what the backlog holds, and say what it lost."""
         sendable_bytes = self._backlog.sendable_bytes
+        is_plenty = sendable_bytes >= self._request_bytes or self._backlog.is_spooling
         _set(self._has_some, is_set=sendable_bytes > 0)
         _set(self._is_empty, is_set=self._backlog.is_empty)
-        _set(self._is_due, is_set=self._is_flushing.is_set() or sendable_bytes >= self._request_bytes)
+        _set(self._is_due, is_set=self._is_flushing.is_set() or is_plenty)
         if self._spooling is not None:
             self._spooling.nudge()
         dropped = self._backlog.dropped

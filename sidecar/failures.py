@@ -16,6 +16,9 @@ LENGTH_DIGITS: Final = 18
 """Longest Content-Length that fits 64 bits whatever its digits."""
 
 
+_VERSIONS: Final = frozenset({(1, 0), (1, 1)})
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An answer of our own. ending None: the upstream broke off, and the recorder is told as much."""
@@ -31,6 +34,7 @@ FULL: Final = Failure(503, "full", "as many requests as may run and wait do so a
 OVERLOADED: Final = Failure(503, "overloaded", "short of memory, takes no new requests", Ending.REJECTED)
 BAD_FRAMING: Final = Failure(400, "bad_request", "the framing of the request is not valid", Ending.REJECTED)
 BAD_REQUEST: Final = Failure(400, "bad_request", "the head of the request cannot be passed on", Ending.REJECTED)
+BAD_VERSION: Final = Failure(505, "http_version", "of HTTP only 1.0 and 1.1 are spoken here", Ending.REJECTED)
 NOT_EXPECTED: Final = Failure(417, "expectation", "of expectations only 100-continue is supported", Ending.REJECTED)
 NO_CODING: Final = Failure(501, "transfer_coding", "of transfer codings only chunked is supported", Ending.REJECTED)
 NO_TUNNEL: Final = Failure(501, "upgrade", "of tunnels and upgrades only WebSocket is supported", Ending.REJECTED)
@@ -70,6 +74,8 @@ def failure_of(error: Exception) -> Failure:
 
 def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:
     """Why a request is not even passed on, None when it is."""
+    if version not in _VERSIONS:
+        return BAD_VERSION
     lengths = [value for name, value in fields if name.lower() == "content-length"]
     if len(lengths) > 1 or any(len(length) > LENGTH_DIGITS for length in lengths):
         return BAD_FRAMING  # not every parser of aiohttp refuses these itself

@@ -37,6 +37,8 @@ HANDSHAKE_S: Final = 60.0
 UNDECIDED_S: Final = 1.0
 """How long a drain waits for connections that have said nothing yet: their request gets its 503, not a reset."""
 POLL_S: Final = 0.02
+CLOSE_S: Final = 1.0
+"""For handlers to end when their connection is closed: drain has waited for those that had something to do."""
 _TOO_MANY_LINES: Final = "Too many headers"
 _BAD_HEAD: Final = raw_answer(400, "the head of the request is not valid")
 
@@ -46,7 +48,9 @@ _QUIET.addHandler(logging.NullHandler())
 
 
 class Carrier(Protocol):
-    """What carries requests: a relay."""
+    """What carries requests: a relay. is_draining: it refuses them."""
+
+    is_draining: bool
 
     async def handle(self, request: web.Request) -> web.StreamResponse: ...
 
@@ -172,9 +176,9 @@ class Listener:
     async def drain(self, *, timeout_s: float) -> None:
         """Take nothing new, let what runs finish, and end the rest at the limit. Returns when nothing runs.
 
-        What runs is the whole process's: several listeners are drained beside each other.
+        What runs is the whole process's, on whatever listener.
         """
-        self._exchanges.is_draining = self._doors.is_draining = True
+        self._relay.is_draining = self._exchanges.is_draining = self._doors.is_draining = True
         if self._acceptor is not None:
             self._acceptor.stop()
         try:
@@ -190,10 +194,12 @@ class Listener:
         """Close every connection of the process."""
         if self._acceptor is not None:
             self._acceptor.close()
-        if self._server is not None:
-            await self._server.shutdown(1.0)  # drain has waited for everything that runs
         self._doors.close_all()
         await asyncio.sleep(0)  # for the event loop to tell everybody
+        if self._server is not None:
+            await self._server.shutdown(CLOSE_S)
+        self._doors.abort_all()
+        await asyncio.sleep(0)
 
     async def _finish(self) -> None:
         loop = asyncio.get_running_loop()

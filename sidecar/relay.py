@@ -18,9 +18,12 @@ from sidecar.upstream import fields_of, origin_form
 
 
 class Relay:
-    """One way from a listener to an upstream. instance: of this process, so that no two records have one id."""
+    """One way from a listener to an upstream.
 
-    __slots__ = ("_event_limit_bytes", "_instance", "_numbers", "_place", "route")
+    instance: of this process, so that no two records have one id. is_draining: it takes nothing new.
+    """
+
+    __slots__ = ("_event_limit_bytes", "_instance", "_numbers", "_place", "is_draining", "route")
 
     def __init__(self, route: Route, *, place: Place, instance: str, event_limit_bytes: int) -> None:
         self.route = route
@@ -28,6 +31,7 @@ class Relay:
         self._instance = instance
         self._event_limit_bytes = event_limit_bytes
         self._numbers = count()
+        self.is_draining = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One exchange, from its head to its end."""
@@ -39,7 +43,9 @@ class Relay:
         connection = None if request.transport is None else Connection(request.transport)
         live = Live(recorder, anchor, connection=connection)
         id_field = id_field_of(fields, id_headers, made_id=made_id)
-        carriage = Carriage(request, fields, id_field=id_field, live=live, route=self.route)
+        carriage = Carriage(
+            request, fields, id_field=id_field, live=live, route=self.route, is_draining=self.is_draining
+        )
         exchanges.begin(live)
         try:
             return await carriage.run()

@@ -62,7 +62,7 @@ class Response:
     def __init__(self, request: web.Request) -> None:
         self._transport: asyncio.Transport | None = request.transport
         self._writer: AbstractStreamWriter = request.writer
-        self._version = (request.version.major, request.version.minor)
+        self._version = min((request.version.major, request.version.minor), _HTTP_1_1)
         self._is_bodyless_method = request.method == hdrs.METH_HEAD
         self.is_chunked = False
         self.may_go_on = request.keep_alive

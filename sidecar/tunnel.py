@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, Literal, Protocol, cast
 
 from sidecar.sniff import Opening
+from sidecar.upstream.dial import dial
 from sidecar.upstream.origin import Origin
 
 HALF_CLOSED_NS: Final = 60_000_000_000
@@ -22,7 +24,7 @@ Cut = Literal["fin", "reset", "timeout"]
 """How a peer closed its connection: in order, by a reset, or by falling silent for longer than its kernel allows."""
 
 Dial = Callable[[Opening, Callable[[], asyncio.Protocol]], Awaitable[object]]
-"""Connect to the upstream for what begins with that opening. Raises OSError, TimeoutError among them."""
+"""Connect to the upstream for what begins with that opening. Raises UpstreamError."""
 
 
 class Watch(Protocol):
@@ -44,12 +46,27 @@ class Watch(Protocol):
         """It was stuck for this stretch; `taken` follows."""
         ...
 
+    def ended(self, at_ns: int, cut: Cut) -> None:
+        """Nothing more will come in, and how that was seen. Not told where we close."""
+        ...
+
 
 def cut_of(error: BaseException | None) -> Cut | None:
     """How a connection was lost, by what the event loop reports; None for a close of our own."""
     if error is None:
         return None
     return "timeout" if isinstance(error, TimeoutError) else "reset"
+
+
+def end_writing(transport: asyncio.Transport) -> bool:
+    """End our sending half after what was written; False where there are no halves, or nobody is left: then close."""
+    if not transport.can_write_eof():
+        return False
+    try:
+        transport.write_eof()
+    except OSError:  # reset by the peer a moment ago, which the event loop has not told yet
+        return False
+    return True
 
 
 class Side(asyncio.Protocol):
@@ -60,11 +77,11 @@ class Side(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_is_handing_on",
         "_tunnel",
         "blocked_since_ns",
         "cut",
         "ended_ns",
+        "is_handing_on",
         "is_lost",
         "passed_bytes",
         "peer",
@@ -75,7 +92,7 @@ class Side(asyncio.Protocol):
     def __init__(self, tunnel: Tunnel, watch: Watch | None) -> None:
         self._tunnel = tunnel
         self.blocked_since_ns: int | None = None
-        self._is_handing_on = False
+        self.is_handing_on = False
         self.watch = watch
         self.peer: Side = self
         self.transport: asyncio.Transport | None = None
@@ -95,9 +112,9 @@ class Side(asyncio.Protocol):
         if peer.transport is None or peer.transport.is_closing():
             return  # nobody is there to have it; this side is being closed
         was_stuck = peer.blocked_since_ns is not None
-        self._is_handing_on = True
+        self.is_handing_on = True
         peer.transport.write(data)
-        self._is_handing_on = False
+        self.is_handing_on = False
         self.passed_bytes += len(data)
         if watch is not None:
             watch.passed(data, at_ns)
@@ -110,17 +127,14 @@ class Side(asyncio.Protocol):
         """Pass the half-close on; True where the other direction may go on."""
         self._ended("fin")
         peer = self.peer.transport
-        if peer is not None and not peer.is_closing():
-            if self.peer.ended_ns is None and peer.can_write_eof():
-                peer.write_eof()
-            else:
-                peer.close()
+        if peer is not None and not peer.is_closing() and (self.peer.ended_ns is not None or not end_writing(peer)):
+            peer.close()
         assert self.transport is not None
         return self.peer.ended_ns is None and self.transport.can_write_eof()
 
     def pause_writing(self) -> None:
         self.blocked_since_ns = self._tunnel.now()
-        if self.peer.watch is not None and not self.peer._is_handing_on:  # or it tells so itself, in order
+        if self.peer.watch is not None and not self.peer.is_handing_on:  # or it tells so itself, in order
             self.peer.watch.stuck(self.blocked_since_ns)
         if self.peer.transport is not None and not self.peer.transport.is_closing():
             self.peer.transport.pause_reading()
@@ -150,6 +164,8 @@ class Side(asyncio.Protocol):
         if self.ended_ns is None:
             self.ended_ns, self.cut = self._tunnel.now(), cut
             self._tunnel.moved_ns = self.ended_ns
+            if self.watch is not None:
+                self.watch.ended(self.ended_ns, cut)
 
 
 class Tunnel:
@@ -230,16 +246,10 @@ def dialer(origin: Origin, *, tls: ssl.SSLContext | None, connect_timeout_s: flo
 
     tls: for HTTP/2 in clear towards an https upstream, a context that offers `h2`; elsewhere it is not used.
     """
+    raw = replace(origin, scheme="http")
 
-    async def dial(opening: Opening, protocol: Callable[[], asyncio.Protocol]) -> object:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(connect_timeout_s):
-            if origin.unix_path is not None:
-                return await loop.create_unix_connection(protocol, origin.unix_path)
-            if opening is Opening.HTTP2 and origin.scheme == "https":
-                return await loop.create_connection(
-                    protocol, origin.host, origin.port, ssl=tls, server_hostname=origin.host
-                )
-            return await loop.create_connection(protocol, origin.host, origin.port, happy_eyeballs_delay=0.25)
+    async def to_upstream(opening: Opening, protocol: Callable[[], asyncio.Protocol]) -> object:
+        reached = origin if opening is Opening.HTTP2 else raw
+        return await dial(reached, protocol, ssl=tls, timeout_s=connect_timeout_s)
 
-    return dial
+    return to_upstream

@@ -14,6 +14,7 @@ import errno
 import heapq
 import logging
 import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
@@ -27,8 +28,10 @@ from sidecar.spool.turn import Condition, Place, Record, Turn, Turned
 
 log = logging.getLogger(__name__)
 
-FILE_BYTES: Final = 4 << 20
+FILE_BYTES: Final = 1 << 20
 """A file is read whole when it is adopted, and given up whole; only a single record may be larger."""
+BREATH_S: Final = 0.001
+"""Between two files that are adopted: reading one keeps the interpreter for some 2 ms, and streams may run by now."""
 FILES: Final = 16
 """A small spool has at least so many files, so that giving one up costs no more than that part of it."""
 
@@ -120,6 +123,7 @@ class Spool:
                 self._failed(error)
                 continue
             for each in found:
+                time.sleep(BREATH_S)
                 if (file := self._taken_over(each)) is not None:
                     restored += file.index.waiting_count
                     highest = max(highest, *file.index.numbers)

@@ -34,6 +34,7 @@ _SECOND_NS: Final = 1_000_000_000
 class Upstream:
     """The server to which every request is passed on.
 
+    ssl: for https, whose default trusts what the system trusts.
     opened_count: connections. reused_count: requests on a kept one. resent_count: requests that were sent again.
     """
 
@@ -50,7 +51,7 @@ class Upstream:
         self.reused_count = 0
         self.resent_count = 0
         self._clock = clock
-        self._ssl = ssl
+        self._ssl = (ssl or tls.create_default_context()) if origin.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
         self._pool: Pool[UpstreamConnection] = Pool()
         self._open: set[UpstreamConnection] = set()

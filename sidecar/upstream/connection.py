@@ -1,17 +1,15 @@
 """One connection to the upstream: a protocol that reads answers, one exchange after the other.
 
-Time is taken first thing in the receive callback. All connections of the process read into one buffer, so a silent
-stream costs none, and one receive brings at most that much, so that one time for all of it is honest.
+Time is taken first thing in the receive callback, and one receive brings little, so that one time for all of it is
+honest.
 
 A connection that is reset tells so at once, but what had arrived before is still in our kernel: it is read first, for
-it may be the answer (a 413 in the middle of an upload). Under TLS the kernel's bytes cannot be read past the
-transport; there the upload's care to read before it writes must do.
+it may be the answer (a 413 in the middle of an upload).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import socket
 import ssl as tls
@@ -23,20 +21,17 @@ from sidecar.http1.head import ResponseHead
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader
 from sidecar.http1.reader import Upgraded as Switched
 from sidecar.kernel import Connection
-from sidecar.upstream.answer import AHEAD_BYTES, Answer, Upgraded
+from sidecar.upstream.answer import Answer, Upgraded
 from sidecar.upstream.errors import BadAnswer, BrokenOff, Cut, UpstreamError
+from sidecar.upstream.receive import BUFFER, leftover
+from sidecar.upstream.secure import TlsTransport
 from sidecar.upstream.upload import Upload
 
-RECEIVE_BYTES: Final = 32_768
-"""Most that one receive brings: two full TLS records, or half of what makes reading pause."""
 WRITE_AHEAD_BYTES: Final = 65_536
 """Of an upload's bytes that our kernel does not take, from which the upload waits."""
-RESCUE_BYTES: Final = 1 << 20
-"""Most that is read after a reset: an answer sent in place of reading the upload is a page."""
 KEEPALIVE_S: Final = (60, 15, 4)
 """Silence, pause between looks and looks after which a machine counts as gone: 2 minutes, where Linux takes 2 hours."""
 
-_BUFFER: Final = memoryview(bytearray(RECEIVE_BYTES))
 _CLOSED_HERE: Final = "it was closed on this side"
 _NOISE: Final = select.POLLIN | getattr(select, "POLLRDHUP", 0)
 
@@ -66,7 +61,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._kernel: Connection
-        self._is_tls = False
         self._is_paused = False
         self.is_lost = False
         self.has_received = False
@@ -182,17 +176,14 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._kernel = Connection(self._transport)
-        self._is_tls = transport.get_extra_info("ssl_object") is not None
         self._transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
-        if self._is_tls and (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
-            limit(high=AHEAD_BYTES)
         _keep_alive(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _BUFFER
+        return BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received(bytes(_BUFFER[:nbytes]), self._clock())
+        self._received(bytes(BUFFER[:nbytes]), self._clock())
 
     def eof_received(self) -> None:
         if self._reader is not None:
@@ -208,8 +199,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         at_ns = self._clock()
         self.is_lost = True
-        if self._reader is not None and exc is not None and not self._is_tls:
-            self._rescue(at_ns)
+        if exc is not None and self._reader is not None and not isinstance(self._transport, TlsTransport):
+            for data in leftover(self._transport):
+                self._received(data, at_ns)
+                if self._reader is None:
+                    break
         if self._reader is not None or self._answer is not None:
             self._break_off(_lost(exc), at_ns)
         self._wake_upload()
@@ -309,19 +303,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def _detach(self) -> None:
         self._reader = self._head = self._answer = self._upload = self._on_interim = None
 
-    def _rescue(self, at_ns: int) -> None:
-        """Read what our kernel still has of a connection that was reset."""
-        descriptor, left_bytes = self._transport.get_extra_info("socket").fileno(), RESCUE_BYTES
-        while self._reader is not None and left_bytes > 0:
-            try:
-                data = os.read(descriptor, RECEIVE_BYTES)
-            except OSError:  # nothing more, or the reset
-                return
-            if not data:
-                return
-            left_bytes -= len(data)
-            self._received(data, at_ns)
-
     def _wake_upload(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
@@ -329,7 +310,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
 def _lost(error: Exception | None) -> BrokenOff:
     """How a connection was lost that no end in order came before."""
-    if error is None or isinstance(error, tls.SSLEOFError):
+    if error is None:
         return BrokenOff("TLS ends with its closing alert", "fin")
     cut: Cut = (
         "framing" if isinstance(error, tls.SSLError) else "timeout" if isinstance(error, TimeoutError) else "reset"

@@ -10,65 +10,71 @@ from typing import Final, TypeVar
 
 import aiohappyeyeballs
 
-from sidecar.upstream.errors import ConnectFailed, ConnectTimeout, TlsFailed, UpstreamError
+from sidecar.upstream.errors import ConnectFailed, ConnectTimeout, TlsFailed
 from sidecar.upstream.origin import Origin
+from sidecar.upstream.secure import TlsTransport
 
 ATTEMPT_S: Final = 0.25
 """Until the next address is tried beside one that does not answer (RFC 8305, 5)."""
-TLS_CLOSE_S: Final = 2.0
-"""How long a closed connection waits for the peer's closing alert, which many never send."""
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def dial(origin: Origin, factory: Callable[[], P], *, ssl: tls.SSLContext | None, timeout_s: float) -> P:
-    """A new connection with its protocol. Raises ConnectTimeout, ConnectFailed or TlsFailed."""
+    """A new connection with its protocol, for https under TLS, which needs its context.
+
+    Raises ConnectTimeout, ConnectFailed or TlsFailed.
+    """
     try:
         async with asyncio.timeout(timeout_s):
-            return await _dialled(origin, factory, ssl if origin.scheme == "https" else None)
+            return await _dialled(origin, factory, ssl)
     except TimeoutError:  # ours, or the kernel's
         raise ConnectTimeout(timeout_s) from None
 
 
 async def _dialled(origin: Origin, factory: Callable[[], P], ssl: tls.SSLContext | None) -> P:
-    loop = asyncio.get_running_loop()
+    if origin.scheme != "https":
+        return await _connected(origin, factory)
+    assert ssl is not None, "https without its context would be sent in clear"
     try:
-        if origin.unix_path is not None:
-            return (await loop.create_unix_connection(factory, origin.unix_path))[1]
-        sock = await aiohappyeyeballs.start_connection(
-            await _addresses(origin.host, origin.port), happy_eyeballs_delay=ATTEMPT_S
-        )
-    except TimeoutError:
-        raise
-    except (OSError, RuntimeError, UnicodeError) as error:  # uvloop and the codec of names raise the last two
-        raise _failure(error) from error
-    return await _adopted(sock, origin, factory, ssl)
-
-
-async def _adopted(sock: socket.socket, origin: Origin, factory: Callable[[], P], ssl: tls.SSLContext | None) -> P:
-    """A connected socket with its protocol. It is the transport's from the moment in which that asks for one."""
-    is_ours = True
-
-    def made() -> P:
-        nonlocal is_ours
-        is_ours = False
-        return factory()
-
-    loop = asyncio.get_running_loop()
+        secure = TlsTransport(ssl, host=origin.host)
+    except ValueError as error:
+        raise TlsFailed(str(error)) from error
+    await _connected(origin, lambda: secure)
     try:
-        if ssl is None:
-            return (await loop.create_connection(made, sock=sock))[1]
-        return (
-            await loop.create_connection(
-                made, sock=sock, ssl=ssl, server_hostname=origin.host, ssl_shutdown_timeout=TLS_CLOSE_S
-            )
-        )[1]
+        await secure.handshake()
     except TimeoutError:
         raise
     except OSError as error:
-        raise (_failure(error) if ssl is None else _tls_failure(error)) from error
+        raise _tls_failure(error) from error
+    protocol = factory()
+    secure.start(protocol)
+    return protocol
+
+
+async def _connected(origin: Origin, factory: Callable[[], P]) -> P:
+    """A TCP or unix connection with its protocol."""
+    loop = asyncio.get_running_loop()
+    sock = None
+
+    def made() -> P:
+        nonlocal sock
+        sock = None  # from here on it is the transport's
+        return factory()
+
+    try:
+        if origin.unix_path is not None:
+            return (await loop.create_unix_connection(factory, origin.unix_path))[1]
+        addresses = await _addresses(origin.host, origin.port)
+        sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=ATTEMPT_S)
+        return (await loop.create_connection(made, sock=sock))[1]
+    except TimeoutError:
+        raise
+    except (OSError, RuntimeError, UnicodeError) as error:  # uvloop and the codec of names raise the last two
+        errno = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+        raise ConnectFailed(str(error), errno) from error
     finally:
-        if is_ours:
+        if sock is not None:
             sock.close()
 
 
@@ -80,12 +86,7 @@ async def _addresses(host: str, port: int) -> Sequence[aiohappyeyeballs.AddrInfo
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-def _failure(error: Exception) -> UpstreamError:
-    errno = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
-    return ConnectFailed(str(error), errno)
-
-
-def _tls_failure(error: OSError) -> UpstreamError:
+def _tls_failure(error: OSError) -> TlsFailed:
     if isinstance(error, tls.SSLCertVerificationError):
         return TlsFailed(error.verify_message)
     if isinstance(error, tls.SSLError):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from tests.batteries import sse_cases
+from tests.batteries import captures, http_cases, sse_cases
+
+BATTERIES = (sse_cases, http_cases, captures)
 
 if __name__ == "__main__":
-    raise SystemExit(sse_cases.main(sys.argv[1:]))
+    raise SystemExit(max(battery.main(sys.argv[1:]) for battery in BATTERIES))

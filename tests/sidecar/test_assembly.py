@@ -10,7 +10,7 @@ from sidecar.clock import SystemClock
 from sidecar.config import config_of
 from sidecar.tls import TlsError
 from tests.support.clock import FakeClock
-from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream
+from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
 
 SSE = "text/event-stream"
 
@@ -44,6 +44,29 @@ async def test_all_listeners_drain_and_close():
         for port in ports:
             with pytest.raises(ConnectionRefusedError):
                 await ask(port, get())
+
+
+async def test_while_an_answer_runs_the_service_can_still_ask_others():
+    release = asyncio.Event()
+    async with (
+        upstream(head(200, SSE), wait_for(release), last_chunk()) as near,
+        upstream(head(200, SSE), chunk(b"data: far\n\n"), last_chunk()) as far,
+        sidecar(near.url, egress=f"far=127.0.0.1:0={far.url}") as proxy,
+    ):
+        asking = asyncio.ensure_future(ask(proxy.port, get()))
+        async with asyncio.timeout(5):
+            while not near.exchanges:
+                await asyncio.sleep(0.005)
+        draining = asyncio.ensure_future(proxy.sidecar.drain(timeout_s=5))
+        async with asyncio.timeout(5):
+            while not proxy.sidecar.exchanges.is_draining:
+                await asyncio.sleep(0.005)
+        inner = await ask(proxy.sidecar.sides[1].listener.port, get())
+        release.set()
+        outer = await asking
+        await draining
+
+    assert (inner.status, inner.body, outer.status, outer.is_clean) == (200, b"data: far\n\n", 200, True)
 
 
 async def test_at_the_drain_limit_what_runs_is_ended_and_recorded():

@@ -338,6 +338,20 @@ async def test_what_is_no_http1_passes_unread_both_ways_and_is_counted(opening, 
     assert at.doors.opaque[opening].traffic == (len(first_bytes) + 5, len(first_bytes) + 10)
 
 
+async def test_an_opaque_connection_is_as_long_as_it_likes():
+    async with Echo() as echo, front(dial=echo.dial, head_timeout_ns=SECOND_NS) as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(PREFACE)
+        for _ in range(40):
+            writer.write(bytes(100_000))
+            await reader.readexactly(100_000)
+            at.doors.tick(time.monotonic_ns() + 2 * SECOND_NS)
+        writer.close()
+        await until(lambda: not at.doors.tunnels)
+
+    assert len(echo.got) == len(PREFACE) + 4_000_000
+
+
 async def test_without_an_upstream_an_opaque_connection_is_closed_and_counted():
     async with front() as at:
         reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
@@ -408,6 +422,7 @@ async def test_after_an_upgrade_both_sides_are_joined_with_what_had_come_before(
         assert await reader.read() == b"<end>"
         writer.close()
         await until(lambda: at.doors.open_count == 0 and not at.doors.tunnels)
+        await until(lambda: at.listener._server.connections == [])  # aiohttp has heard of the end, too
 
     [tunnel] = tunnels
     assert echo.got == b"hastylater"

@@ -466,6 +466,16 @@ class TestSpool:
         assert exporter.counters.dropped == {}
         assert list(tmp_path.iterdir()) == []
 
+    async def test_what_is_on_disk_does_not_wait_for_company(self, receiver, tmp_path):
+        async with running(an_exporter(self.NOBODY, spool=Spool(tmp_path, limit_bytes=1 << 20))) as first:
+            await first._spooling.is_open.wait()
+            for number in range(1, 51):
+                first.offer(numbered(number))
+        spool, slow = Spool(tmp_path, limit_bytes=1 << 20), Pace(idle_s=0.0, batch_s=5.0)
+        async with running(an_exporter(receiver.url, spool=spool, queue_bytes=8 * SIZE, pace=slow)):
+            await until(lambda: len(receiver.has) > 45)
+        assert receiver.has == list(range(1, len(receiver.has) + 1))
+
     async def test_what_is_older_goes_first(self, receiver, tmp_path):
         async with running(an_exporter(self.NOBODY, spool=Spool(tmp_path, limit_bytes=1 << 20))) as first:
             await first._spooling.is_open.wait()

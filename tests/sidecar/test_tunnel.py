@@ -1,12 +1,15 @@
 import asyncio
 import socket
+import ssl
 import struct
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from sidecar.sniff import Opening
 from sidecar.tunnel import HALF_CLOSED_NS, Tunnel, cut_of, dialer
+from sidecar.upstream import TlsFailed
 from sidecar.upstream.origin import Origin
 from tests.support.clock import FakeClock
 from tests.support.front import until
@@ -34,6 +37,9 @@ class Noted:
     def blocked(self, began_ns, ended_ns):
         assert began_ns <= ended_ns
         self.told.append("blocked")
+
+    def ended(self, at_ns, cut):
+        self.told.append(cut)
 
 
 class Joined:
@@ -155,7 +161,7 @@ async def test_a_peer_that_does_not_read_stops_the_one_that_sends():
 
     assert sent.passed_bytes == MANY
     between = [told for told in sent.told if told != "passed"]
-    for before, after in zip(between, between[1:], strict=False):
+    for before, after in pairwise(between):
         assert (before, after) in {("taken", "taken"), ("taken", "stuck"), ("stuck", "blocked"), ("blocked", "taken")}
 
 
@@ -183,7 +189,10 @@ async def test_a_watch_is_told_after_the_bytes_went_on():
         at.client.send(b"abc")
         assert await take(at.upstream, 3) == b"abc"
 
-    assert sent.told == ["passed", "taken"]
+        at.client.shutdown(socket.SHUT_WR)
+        assert await ended(at.upstream)
+
+    assert sent.told == ["passed", "taken", "fin"]
     assert sent.on_the_wire == 3
 
 
@@ -223,35 +232,47 @@ def test_how_a_connection_was_lost():
     assert cut_of(TimeoutError()) == "timeout"  # what the kernel's keep-alive gives
 
 
-async def test_a_dialer_reaches_tcp_and_unix_upstreams(tmp_path):
+@pytest.mark.parametrize("opening", [Opening.HTTP2, Opening.TLS])
+async def test_a_dialer_reaches_tcp_and_unix_upstreams(tmp_path, opening):
     async def serve(reader, writer):
         writer.write(await reader.read(5))
         writer.close()
 
     path = str(tmp_path / "up.sock")
-    tcp = await asyncio.start_server(serve, "127.0.0.1", 0)
-    unix = await asyncio.start_unix_server(serve, path)
-    port = tcp.sockets[0].getsockname()[1]
-    for origin in (Origin("http", "127.0.0.1", port), Origin("http", "localhost", 80, unix_path=path)):
-        for opening in (Opening.HTTP2, Opening.TLS):
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as tcp, await asyncio.start_unix_server(serve, path):
+        port = tcp.sockets[0].getsockname()[1]
+        for origin in (
+            Origin("http", "127.0.0.1", port),
+            Origin("http", "localhost", 80, unix_path=path),
+        ):
             reader = asyncio.StreamReader()
-            dial = dialer(origin, tls=None, connect_timeout_s=1)
-            transport, _ = await dial(opening, lambda reader=reader: asyncio.StreamReaderProtocol(reader))
-            transport.write(b"hello")
+            protocol = asyncio.StreamReaderProtocol(reader)
+            await dialer(origin, tls=None, connect_timeout_s=1)(opening, lambda protocol=protocol: protocol)
+            protocol._transport.write(b"hello")
             assert await reader.read() == b"hello"
-            transport.close()
-    tcp.close()
-    unix.close()
+            protocol._transport.close()
 
 
-async def test_a_dialer_gives_up_in_time():
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        with socket.socket() as queued:
-            queued.connect(full.getsockname())  # and nobody accepts it, so the next one waits
-            dial = dialer(Origin("http", "127.0.0.1", full.getsockname()[1]), tls=None, connect_timeout_s=0.05)
-            with pytest.raises(TimeoutError):
-                for _ in range(3):
-                    transport, _ = await dial(Opening.TLS, asyncio.Protocol)
-                    transport.abort()
+async def test_tls_of_the_client_is_not_wrapped_in_another_and_h2_in_clear_is():
+    got = []
+
+    async def serve(reader, writer):
+        got.append(await reader.read(1))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        origin = Origin("https", "127.0.0.1", server.sockets[0].getsockname()[1])
+        dial = dialer(origin, tls=ssl.create_default_context(), connect_timeout_s=1)
+        opened = []
+        await dial(Opening.TLS, lambda: opened.append(Hello()) or opened[0])
+        await until(lambda: got)
+        with pytest.raises(TlsFailed):  # by a server that has none
+            await dial(Opening.HTTP2, Hello)
+        await until(lambda: len(got) == 2)
+
+    assert got == [b"h", b"\x16"]
+
+
+class Hello(asyncio.Protocol):
+    def connection_made(self, transport):
+        transport.write(b"hello")

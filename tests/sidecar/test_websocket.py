@@ -4,22 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.websocket import FrameWalker, Message
-
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
-
-
-def frame(opcode, payload=b"", *, final=True, mask=None, rsv=0):
-    """One frame as RFC 6455, 5.2 draws it."""
-    bit = 0x80 if mask is not None else 0
-    size = len(payload)
-    if size <= 125:
-        length = bytes([bit | size])
-    elif size < 65_536:
-        length = bytes([bit | 126]) + struct.pack(">H", size)
-    else:
-        length = bytes([bit | 127]) + struct.pack(">Q", size)
-    masked = payload if mask is None else bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
-    return bytes([(0x80 if final else 0) | rsv << 4 | opcode]) + length + (mask or b"") + masked
+from tests.support.frames import BINARY, CLOSE, PING, PONG, TEXT, frame
 
 
 def walk(data, sizes=()):
@@ -63,7 +48,7 @@ def test_a_ping_between_fragments_comes_first_and_the_sizes_still_add_up():
 
 
 def test_a_close_says_its_code_masked_or_not_and_however_it_is_cut():
-    said = struct.pack(">H", 1011) + "verloren".encode()
+    said = struct.pack(">H", 1011) + b"verloren"
     for mask in (None, b"\x12\x34\x56\x78"):
         data = frame(CLOSE, said, mask=mask)
         for cut in range(len(data)):

@@ -1,4 +1,4 @@
-"""A listener in front of a scripted relay, and raw clients of it: what is tested is what stands before HTTP's handler."""
+"""A listener in front of a scripted relay, and raw clients of it: to test what stands before the relay."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sidecar.sniff import Opening
 from sidecar.sockets import open_sockets
 from sidecar.tls import ServerTls
 from sidecar.tunnel import Dial
+from sidecar.upstream import ConnectFailed
 from tests.support.clock import FakeClock
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -55,12 +56,13 @@ class Front:
 
 
 async def no_dial(opening: Opening, protocol: Callable[[], asyncio.Protocol]) -> object:
-    raise ConnectionRefusedError(f"nothing unread is expected here, not {opening}")
+    raise ConnectFailed(f"nothing unread is expected here, not {opening}")
 
 
 async def say_ok(request: web.Request) -> web.StreamResponse:
     """Read the whole body, and answer with 200 and `ok`."""
-    await request.content.read()
+    if request.method != "CONNECT":  # to aiohttp its body is all that follows
+        await request.content.read()
     response = Response(request)
     response.begin(200, "OK", [("Content-Length", "2")])
     response.write(b"ok")

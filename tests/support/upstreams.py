@@ -15,7 +15,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,10 +23,15 @@ from pathlib import Path
 
 from sidecar.http1.head import ResponseHead
 from sidecar.upstream import Answer, BrokenOff, Upstream, origin_of
+from tests.support.certificates import make_pair
 
 OK_EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
+UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
+POST_40_MB = [("Host", "h"), ("Content-Length", str(40 << 20))]
+PAUSE_S = 0.03
+"""Long enough that what was sent before is read before what is sent after."""
 
 
 @dataclass
@@ -151,6 +155,23 @@ async def served(
     assert server.errors == []
 
 
+def answering(*steps: bytes, then: str = "close") -> Callable[[Peer], Awaitable[None]]:
+    """Serve one request: these parts, some time apart, and then the end: `close`, `reset`, or `open` for none."""
+
+    async def serve(peer: Peer) -> None:
+        await peer.request()
+        for number, data in enumerate(steps):
+            await asyncio.sleep(PAUSE_S if number else 0)
+            await peer.send(data)
+        await asyncio.sleep(PAUSE_S)
+        if then == "reset":
+            peer.reset()
+        elif then == "open":
+            await peer.gone()
+
+    return serve
+
+
 @asynccontextmanager
 async def asking(
     url: str, *, context: ssl.SSLContext | None = None, connect_timeout_s: float = 2.0
@@ -218,12 +239,17 @@ async def pieces_of(*pieces: bytes, pause_s: float = 0.0) -> AsyncIterator[bytes
         yield piece
 
 
+async def zeros(count: int, *, produced: list[int] | None = None) -> AsyncIterator[bytes]:
+    """So many blocks of 16 KiB; how many bytes have been asked for is added up in `produced`."""
+    for _ in range(count):
+        if produced is not None:
+            produced[0] += 16_384
+        yield bytes(16_384)
+
+
 def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """A server's context with a new certificate for localhost, and a context that trusts it."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([*made, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    pair = make_pair(folder, "localhost")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
-    return server, ssl.create_default_context(cafile=str(certificate))
+    server.load_cert_chain(pair.cert, pair.key)
+    return server, ssl.create_default_context(cafile=str(pair.cert))

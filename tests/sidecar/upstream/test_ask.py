@@ -63,12 +63,18 @@ async def test_a_request_goes_out_to_the_byte(body, fields, wire):
 
     value = b"\xff\xc3\xa9 \xe2\x82".decode("utf-8", "surrogateescape")
     async with served(serve) as server, asking(server.url + "/v1/") as upstream:
-        answer = await ask(upstream, "PoST", "//a/%41?q=%3A#f", [("HOST", "h"), ("x-A", value), *fields], body=body and pieces_of(*body))
+        answer = await ask(
+            upstream,
+            "PoST",
+            "//a/%41?q=%3A#f",
+            [("HOST", "h"), ("x-A", value), *fields],
+            body=body and pieces_of(*body),
+        )
         await broken(answer)
 
-    assert b"".join(received) == b"PoST /v1//a/%%41?q=%%3A#f HTTP/1.1\r\nHOST: h\r\nx-A: \xff\xc3\xa9 \xe2\x82\r\n%b" % (
-        wire or b"\r\n"
-    )
+    assert b"".join(
+        received
+    ) == b"PoST /v1//a/%%41?q=%%3A#f HTTP/1.1\r\nHOST: h\r\nx-A: \xff\xc3\xa9 \xe2\x82\r\n%b" % (wire or b"\r\n")
 
 
 @pytest.mark.parametrize(
@@ -294,11 +300,11 @@ async def test_requests_just_when_the_server_closes_its_idle_connections_never_f
 
 
 async def test_closed_it_breaks_off_what_still_runs():
-    async with served(answers(CHUNKED + b"1\r\na\r\n")) as server:
-        async with asking(server.url) as upstream:
-            answer = await ask(upstream)
-            await upstream.close()
-            content, error = await broken(answer)
+    serve = answers(CHUNKED + b"1\r\na\r\n")
+    async with served(serve) as server, asking(server.url) as upstream:
+        answer = await ask(upstream)
+        await upstream.close()
+        content, error = await broken(answer)
 
     assert (content, error.cut) == (b"a", "reset")
 

@@ -1,17 +1,23 @@
 import asyncio
 import hashlib
 import socket
+import struct
 import time
 
 import pytest
 
 from sidecar.upstream import BadAnswer, BrokenOff
 from sidecar.upstream.answer import AHEAD_BYTES
-from sidecar.upstream.connection import RECEIVE_BYTES, WRITE_AHEAD_BYTES
+from sidecar.upstream.connection import WRITE_AHEAD_BYTES
+from sidecar.upstream.receive import RECEIVE_BYTES
 from tests.support.upstreams import (
     CHUNKED,
     LAST,
     OK_EMPTY,
+    PAUSE_S,
+    POST_40_MB,
+    UNTIL_CLOSE,
+    answering,
     ask,
     asking,
     broken,
@@ -19,42 +25,20 @@ from tests.support.upstreams import (
     pieces_of,
     served,
     whole,
+    zeros,
 )
-
-POST_40_MB = [("Host", "h"), ("Content-Length", str(40 << 20))]
-UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
-PAUSE_S = 0.03
-"""Long enough that what was sent before is read before what is sent after."""
-
-
-def answering(*steps, then="close"):
-    """A server that sends these parts, some time apart, and then closes, resets or keeps its connection open."""
-
-    async def serve(peer):
-        await peer.request()
-        for number, data in enumerate(steps):
-            await asyncio.sleep(PAUSE_S if number else 0)
-            await peer.send(data)
-        await asyncio.sleep(PAUSE_S)
-        if then == "reset":
-            peer.reset()
-        elif then == "open":
-            await peer.gone()
-
-    return serve
-
 
 # An answer comes through as it is.
 
 
 async def test_an_answer_comes_in_the_pieces_and_at_the_times_in_which_it_arrived():
-    async with served(answering(CHUNKED, b"2\r\nab\r\n", b"1\r\nc\r\n1\r\nd\r\n", LAST)) as server:
-        async with asking(server.url) as upstream:
-            answer = await ask(upstream)
-            await asyncio.sleep(5 * PAUSE_S)
-            first, second = answer.waiting()
-            read_ns = time.monotonic_ns()
-            assert await answer.read() is None
+    steps = (CHUNKED, b"2\r\nab\r\n", b"1\r\nc\r\n1\r\nd\r\n", LAST)
+    async with served(answering(*steps)) as server, asking(server.url) as upstream:
+        answer = await ask(upstream)
+        await asyncio.sleep(5 * PAUSE_S)
+        first, second = answer.waiting()
+        read_ns = time.monotonic_ns()
+        assert await answer.read() is None
 
     assert (first.data, second.data) == (b"ab", b"cd")
     assert second.at_ns - first.at_ns > PAUSE_S * 0.5e9
@@ -85,11 +69,11 @@ async def test_what_an_interim_answer_raises_comes_back_to_who_asked():
 
 
 async def test_trailers_come_with_the_end():
-    async with served(answering(CHUNKED + b"1\r\na\r\n", b"0\r\nX-Sum: 9\r\n\r\n")) as server:
-        async with asking(server.url) as upstream:
-            answer = await ask(upstream)
-            assert answer.trailers == ()
-            assert await whole(answer) == b"a"
+    steps = (CHUNKED + b"1\r\na\r\n", b"0\r\nX-Sum: 9\r\n\r\n")
+    async with served(answering(*steps)) as server, asking(server.url) as upstream:
+        answer = await ask(upstream)
+        assert answer.trailers == ()
+        assert await whole(answer) == b"a"
 
     assert answer.trailers == (("X-Sum", "9"),)
 
@@ -151,7 +135,9 @@ async def test_an_answer_that_does_not_even_begin_is_broken_off(then):
     assert raised.value.cut == {"close": "fin", "reset": "reset"}[then]
 
 
-@pytest.mark.parametrize("data", [b"SSH-2.0-x\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"SSH-2.0-x\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n"]
+)
 async def test_what_is_no_answer_is_refused(data):
     async with served(answering(data, then="open")) as server, asking(server.url) as upstream:
         with pytest.raises(BadAnswer):
@@ -211,13 +197,6 @@ async def test_a_reader_that_comes_late_still_gets_a_clean_end():
 # Uploads.
 
 
-async def zeros(count, *, produced=None):
-    for _ in range(count):
-        if produced is not None:
-            produced[0] += 16_384
-        yield bytes(16_384)
-
-
 @pytest.mark.parametrize("then", ["reset", "close"])
 async def test_an_early_answer_reaches_its_reader_though_the_upload_fails(then):
     page = b"too large" * 1_000
@@ -237,6 +216,23 @@ async def test_an_early_answer_reaches_its_reader_though_the_upload_fails(then):
             assert answer.status == 413
             assert await whole(answer) == page
         assert (upstream.idle_count, upstream.opened_count) == (0, 10)
+
+
+async def test_an_answer_that_our_kernel_has_outlives_a_write_that_fails():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with asking(f"http://127.0.0.1:{listening.getsockname()[1]}") as upstream, asyncio.TaskGroup() as group:
+            asked = group.create_task(ask(upstream, "POST", body=pieces_of(b"a", b"b", pause_s=9)))
+            while not upstream._open:
+                await asyncio.sleep(0.001)
+            (connection,) = upstream._open
+            server, _ = listening.accept()
+            server.recv(1_000)
+            server.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            server.close()
+            connection.write(b"x")  # in the same turn of the loop, so before anything can be read
+            answer = await asked
+            assert (answer.status, await whole(answer)) == (413, b"big")
 
 
 async def test_an_early_answer_ends_the_upload_that_its_server_no_longer_reads():
@@ -483,58 +479,3 @@ async def test_an_upgrade_may_be_declined():
         answer = await ask(upstream, wants_upgrade=True)
 
     assert (answer.status, answer.is_upgraded) == (200, False)
-
-
-# TLS.
-
-
-@pytest.mark.parametrize(
-    ("head", "body", "is_clean"),
-    [(CHUNKED, b"3\r\nabc\r\n0\r\n\r\n", True), (UNTIL_CLOSE, b"abc", True), (CHUNKED, b"3\r\nabc\r\n", False)],
-)
-async def test_over_tls_an_answer_ends_as_it_does_without(head, body, is_clean, tmp_path):
-    context, trusting = contexts(tmp_path)
-    async with served(answering(head, body), context=context) as server:
-        async with asking(server.url, context=trusting) as upstream:
-            answer = await ask(upstream)
-            if is_clean:
-                assert await whole(answer) == b"abc"
-            else:
-                assert (await broken(answer))[1].cut == "fin"
-
-
-async def test_over_tls_a_body_until_the_close_is_broken_without_the_closing_alert(tmp_path):
-    async def serve(peer):
-        await peer.request()
-        await peer.send(UNTIL_CLOSE + b"abc")
-        await asyncio.sleep(PAUSE_S)
-        peer.writer.transport.abort()  # closes the socket under it
-
-    context, trusting = contexts(tmp_path)
-    async with served(serve, context=context) as server, asking(server.url, context=trusting) as upstream:
-        content, error = await broken(await ask(upstream))
-
-    assert (content, error.cut) == (b"abc", "fin")
-
-
-async def test_over_tls_a_reset_is_a_reset(tmp_path):
-    context, trusting = contexts(tmp_path)
-    async with served(answering(UNTIL_CLOSE + b"abc", then="reset"), context=context) as server:
-        async with asking(server.url, context=trusting) as upstream:
-            content, error = await broken(await ask(upstream))
-
-    assert (content, error.cut) == (b"abc", "reset")
-
-
-async def test_over_tls_a_stuck_reader_holds_little_and_loses_nothing(tmp_path):
-    async def serve(peer):
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n")
-        await peer.send(bytes(8_000_000))
-
-    context, trusting = contexts(tmp_path)
-    async with served(serve, context=context) as server, asking(server.url, context=trusting) as upstream:
-        answer = await ask(upstream)
-        await asyncio.sleep(5 * PAUSE_S)
-        assert answer.arrived_bytes <= AHEAD_BYTES + RECEIVE_BYTES
-        assert await whole(answer) == bytes(8_000_000)

@@ -114,7 +114,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
     other.mkdir()
     _, distrusting = contexts(other)
     async with served(gone, context=context) as server:
-        with pytest.raises(TlsFailed, match="self.signed"):
+        with pytest.raises(TlsFailed, match=r"self.signed"):
             await dialled(server.url, context=distrusting)
 
 
