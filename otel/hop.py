@@ -36,7 +36,7 @@ WEBSOCKET: Final = "websocket"
 
 
 class Ending(StrEnum):
-    """How an exchange ended. Exactly one applies; the first that fits, in the order of `sidecar.endings`."""
+    """How an exchange ended. Exactly one applies; the first that fits, in the order of `sidecar.recording.endings`."""
 
     COMPLETE = "complete"
     ERROR_EVENT = "error_event"

@@ -16,18 +16,18 @@ from otel.logs import log_to_stderr
 from otel.settings import ConfigError
 from otel.settings_file import file_text_of
 from sidecar.assembly import Sidecar, build, check_files, exporter_of, share
-from sidecar.bind import Sockets, listeners_of, open_for, tell_listening
-from sidecar.channel import Birth, ChannelError, answer, birth_from
+from sidecar.bounds.deadlines import DRAINED
+from sidecar.bounds.descriptors import connection_limit, raise_limit
 from sidecar.clock import SystemClock
 from sidecar.config import FILE_VARIABLE, WORKER_VARIABLE, Config, config_of, parser
-from sidecar.cpus import usable_cpus
-from sidecar.deadlines import DRAINED
-from sidecar.descriptors import connection_limit, raise_limit
+from sidecar.downstream.bind import Sockets, listeners_of, open_for, tell_listening
+from sidecar.downstream.sockets import inherited
 from sidecar.exporter import Exporter
+from sidecar.operation.channel import Birth, ChannelError, answer, birth_from
+from sidecar.operation.cpus import usable_cpus
+from sidecar.operation.signals import Signals
+from sidecar.operation.supervisor import supervise
 from sidecar.options import MAX_WORKERS, OPTIONS
-from sidecar.signals import Signals
-from sidecar.sockets import inherited
-from sidecar.supervisor import supervise
 from sidecar.tls import TlsError
 
 try:

@@ -15,27 +15,27 @@ import aiohttp
 from opentelemetry.sdk.resources import OTELResourceDetector
 
 from otel.hop import Place, TapRole
-from sidecar.account import OwnAccount
-from sidecar.admin import AdminSite
-from sidecar.admission import Admission
-from sidecar.bind import Sockets, listeners_of, open_for
+from sidecar.bounds.admission import Admission
+from sidecar.bounds.deadlines import Limits
+from sidecar.bounds.memory import cgroup_limit_bytes
+from sidecar.bounds.overload import Overload
 from sidecar.carriage import Route
 from sidecar.clock import Clock
 from sidecar.config import Config
-from sidecar.deadlines import Limits
-from sidecar.doors import Doors
+from sidecar.downstream.bind import Sockets, listeners_of, open_for
+from sidecar.downstream.doors import Doors
+from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.downstream.tunnel import dialer
 from sidecar.exchanges import Exchanges, Ticking
 from sidecar.exporter import Exporter
 from sidecar.lag import Canary
-from sidecar.listener import Listener, RefusedHeads
-from sidecar.memory import cgroup_limit_bytes
-from sidecar.metrics import Metrics, Side
-from sidecar.overload import Overload
+from sidecar.operation.account import OwnAccount
+from sidecar.operation.admin import AdminSite
+from sidecar.operation.metrics import Metrics, Side
 from sidecar.records import Records
 from sidecar.relay import Relay
 from sidecar.spool import Spool
 from sidecar.tls import H2, HTTP_1_1, ServerTls, upstream_context
-from sidecar.tunnel import dialer
 from sidecar.upstream import Origin, Upstream, origin_of
 
 

@@ -21,19 +21,19 @@ from aiohttp import web
 
 from otel.hop import Ending
 from sidecar import headers
-from sidecar.admission import Admission, Full
+from sidecar.bounds.admission import Admission, Full
+from sidecar.bounds.deadlines import Stop
 from sidecar.clock import Clock
 from sidecar.conversation import carry_messages
-from sidecar.deadlines import Stop
-from sidecar.door import Door
-from sidecar.doors import Doors
+from sidecar.downstream.door import Door
+from sidecar.downstream.doors import Doors
+from sidecar.downstream.response import Response
 from sidecar.exchanges import Exchanges
 from sidecar.failures import BAD_FRAMING, DRAINING, FULL, OVERLOADED, STOPPED, Failure, failure_of
 from sidecar.identity import IdField
 from sidecar.live import Live
 from sidecar.question import Question
-from sidecar.recorder import SEGMENT_EVENTS
-from sidecar.response import Response
+from sidecar.recording.recorder import SEGMENT_EVENTS
 from sidecar.upstream import Answer, BrokenOff, Cut, Piece, Upstream
 
 log = logging.getLogger(__name__)

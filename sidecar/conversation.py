@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from sidecar.door import Door
-from sidecar.recorder import SEGMENT_EVENTS, Recorder
-from sidecar.tunnel import Cut
+from sidecar.downstream.door import Door
+from sidecar.downstream.tunnel import Cut
+from sidecar.inspection.websocket import CLOSE, FrameWalker, Message
+from sidecar.recording.recorder import SEGMENT_EVENTS, Recorder
 from sidecar.upstream import Upgraded
-from sidecar.websocket import CLOSE, FrameWalker, Message
 
 BLOCKED_NS: Final = 5_000_000
 """Waits for the reader below this are the scheduler's, not the reader's."""

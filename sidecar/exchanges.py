@@ -13,14 +13,14 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from sidecar import memory
-from sidecar.beside import Beside
+from sidecar.bounds import memory
+from sidecar.bounds.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
+from sidecar.bounds.overload import Level, Overload, heaviest
 from sidecar.clock import Clock
-from sidecar.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
 from sidecar.live import Live
-from sidecar.overload import Level, Overload, heaviest
+from sidecar.recording.beside import Beside
 from sidecar.records import Records
 
 __all__ = ["Exchanges", "Live"]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from otel.hop import Anchor
-from sidecar.deadlines import Stop, Waits
+from sidecar.bounds.deadlines import Stop, Waits
 from sidecar.kernel import Connection, Evidence
-from sidecar.recorder import Recorder
+from sidecar.recording.recorder import Recorder
 
 
 class Writing(Protocol):

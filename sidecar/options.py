@@ -12,7 +12,7 @@ from typing import Final
 
 from otel import settings
 from otel.settings import REQUIRED, UNIX, Address, Endpoint, Option
-from sidecar.splitter import LIMIT_BYTES
+from sidecar.inspection.splitter import LIMIT_BYTES
 
 MAX_WORKERS: Final = 64
 """More processes than that in one sidecar is a mistyped number."""

@@ -9,11 +9,11 @@ from typing import Final
 from aiohttp import web
 
 from sidecar import headers
+from sidecar.downstream.response import Response
 from sidecar.failures import Failure, refusal_of
 from sidecar.http1.head import ResponseHead
 from sidecar.identity import IdField
 from sidecar.live import Live
-from sidecar.response import Response
 from sidecar.upstream import READ_BYTES, Answer, Upstream, origin_form
 
 EXPECT_S: Final = 0.5

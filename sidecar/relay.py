@@ -13,7 +13,7 @@ from sidecar.carriage import Carriage, Route
 from sidecar.identity import id_field_of, identity_of
 from sidecar.kernel import Connection
 from sidecar.live import Live
-from sidecar.recorder import Recorder
+from sidecar.recording.recorder import Recorder
 from sidecar.upstream import fields_of, origin_form
 
 

@@ -6,11 +6,11 @@ import re
 
 import orjson
 
-from sidecar.dialects.base import name_of
-from sidecar.events import Event, Unit
-from sidecar.request_scan import RequestScan
-from sidecar.splitter import FIELD_BYTES, LIMIT_BYTES, splitter_for
-from sidecar.websocket import FrameWalker
+from sidecar.inspection.dialects.base import name_of
+from sidecar.inspection.events import Event, Unit
+from sidecar.inspection.request_scan import RequestScan
+from sidecar.inspection.splitter import FIELD_BYTES, LIMIT_BYTES, splitter_for
+from sidecar.inspection.websocket import FrameWalker
 from tests.fuzz.deliveries import delivery_of
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")

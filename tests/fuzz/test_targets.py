@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.http1.chunked import ChunkedReader
-from sidecar.splitter import SseSplitter
+from sidecar.inspection.splitter import SseSplitter
 from tests.fuzz.__main__ import main
 from tests.fuzz.deliveries import delivery_of, seed
 from tests.fuzz.targets import TARGETS

@@ -16,7 +16,7 @@ FLOW = (
 LINES = 400
 TESTED_ELSEWHERE = {
     # module -> where its tests are, and why not in a file of its own
-    "sidecar/events.py": "values only; every test of the splitter and the dialects builds them",
+    "sidecar/inspection/events.py": "values only; every test of the splitter and the dialects builds them",
     "otel/hop.py": "values only; tests/otel/test_span.py takes every field there and back",
     "otel/waits.py": "seen through the verdict: tests/otel/test_verdict.py plants every kind of wait",
     "otel/findings.py": "values only; tests/otel/test_verdict.py asserts on them",

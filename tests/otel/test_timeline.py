@@ -13,7 +13,7 @@ from otel import timeline as module
 from otel.grain import EXACT_UNIT_NS, QUANTUM, UNIT_NS, thinned
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp, Timeline
 from otel.timeline import LIMIT, PART_CHARS, ROWS, Packed, TimelineError, decode, encode, pack, unpack
-from sidecar.stamper import LIMIT_COUNT
+from sidecar.inspection.stamper import LIMIT_COUNT
 from tests.support import vectors
 from tests.support.builders import a_timeline, timelines
 from tests.support.golden import golden

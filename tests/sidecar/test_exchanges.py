@@ -6,15 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from otel.hop import Anchor, Place, TapRole
-from sidecar.beside import Blocks
-from sidecar.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED, SLOW_READER, Limits
+from sidecar.bounds.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED, SLOW_READER, Limits
+from sidecar.bounds.overload import WORTH_BYTES, Overload
 from sidecar.exchanges import LINGER_NS, TRIM_NS, Exchanges
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
 from sidecar.live import Live
-from sidecar.overload import WORTH_BYTES, Overload
-from sidecar.recorder import Recorder
+from sidecar.recording.beside import Blocks
+from sidecar.recording.recorder import Recorder
 from tests.support.clock import FakeClock
 
 MS = 1_000_000

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from otel.hop import Anchor, Place, TapRole
-from sidecar.deadlines import OVERLOADED, SLOW_READER
+from sidecar.bounds.deadlines import OVERLOADED, SLOW_READER
 from sidecar.identity import Identity
 from sidecar.live import Live
-from sidecar.recorder import Recorder
+from sidecar.recording.recorder import Recorder
 from tests.support.clock import FakeClock
 
 

@@ -8,7 +8,7 @@ from otel.hop import Anchor, End, Ending, EventClass, Phase, Place, Side, State,
 from otel.span import hop_to_span, span_to_hop
 from sidecar import records as module
 from sidecar.identity import Identity
-from sidecar.recorder import Recorder
+from sidecar.recording.recorder import Recorder
 from sidecar.records import LONG_EVENTS, WAITING, Records, kept
 
 HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from otel.hop import Ending, EventClass, Phase, Side, State
 from otel.ids import trace_id_of
 from sidecar.clock import SystemClock
-from sidecar.recorder import Recorder
+from sidecar.recording.recorder import Recorder
 from tests.support.script import (
     Exchange,
     ask,

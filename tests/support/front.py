@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from otel.settings import Address, Endpoint
-from sidecar.deadlines import Limits
-from sidecar.doors import Doors
+from sidecar.bounds.deadlines import Limits
+from sidecar.downstream.doors import Doors
+from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.downstream.response import Response
+from sidecar.downstream.sniff import Opening
+from sidecar.downstream.sockets import open_sockets
+from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
 from sidecar.lag import Canary
-from sidecar.listener import Listener, RefusedHeads
 from sidecar.records import Records
-from sidecar.response import Response
-from sidecar.sniff import Opening
-from sidecar.sockets import open_sockets
 from sidecar.tls import ServerTls
-from sidecar.tunnel import Dial
 from sidecar.upstream import ConnectFailed
 from tests.support.clock import FakeClock
 

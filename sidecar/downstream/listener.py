@@ -1,0 +1,240 @@
+"""The downstream side: take every request to the relay as it came, refuse what is none, drain.
+
+HTTP is parsed by aiohttp's protocol without its application: there are no routes here, and nothing may answer an
+`Expect` or look at a target before the relay does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_parser import RawRequestMessage
+
+from sidecar.bounds.deadlines import DRAINED
+from sidecar.downstream.acceptor import Acceptor
+from sidecar.downstream.door import LONG_HEAD, Door, raw_answer
+from sidecar.downstream.doors import Doors
+from sidecar.downstream.sockets import port_of
+from sidecar.downstream.tunnel import Dial
+from sidecar.exchanges import Exchanges
+from sidecar.failures import OUR_FAULT
+from sidecar.tls import ServerTls
+
+HEAD_LINE_BYTES: Final = 65_536
+"""Longest line of a head: more than nginx or Envoy let through."""
+HEAD_LINES: Final = 256
+REQUEST_BUFFER_BYTES: Final = 32_768
+"""Of a request body in front of an upstream that does not take it; twice that is where reading pauses."""
+HANDSHAKE_S: Final = 60.0
+"""For a TLS handshake: as for a head, since both are what a client sends before it is a request."""
+UNDECIDED_S: Final = 1.0
+"""How long a drain waits for connections that have said nothing yet: their request gets its 503, not a reset."""
+POLL_S: Final = 0.02
+CLOSE_S: Final = 1.0
+"""For handlers to end when their connection is closed: drain has waited for those that had something to do."""
+_TOO_MANY_LINES: Final = "Too many headers"
+_BAD_HEAD: Final = raw_answer(400, "the head of the request is not valid")
+
+
+_QUIET: Final = logging.Logger("aiohttp.server")  # noqa: LOG001  # outside the tree: no configuration makes it speak
+_QUIET.addHandler(logging.NullHandler())
+
+
+class Carrier(Protocol):
+    """What carries requests: a relay. is_draining: it refuses them."""
+
+    is_draining: bool
+
+    async def handle(self, request: web.Request) -> web.StreamResponse: ...
+
+
+class RefusedHeads:
+    """Counts heads that never became a request, because they were not valid or too long."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> None:
+        self.count += 1
+
+
+class Refusal(web.StreamResponse):
+    """What aiohttp gets in place of an answer of its own: the door has given one, and the connection lingers."""
+
+    def __init__(self, closed: asyncio.Future[None]) -> None:
+        super().__init__()
+        self._closed = closed
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        del request
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        del data
+        await self._closed  # or aiohttp would close at once, and a reset would overtake the answer
+
+    @property
+    def keep_alive(self) -> bool:
+        return False
+
+
+class Handler(web.RequestHandler):
+    """aiohttp's HTTP/1 for one connection, except that what it refuses is refused by the door, and never logged."""
+
+    __slots__ = ("_door", "_exchanges", "_refused_heads")
+
+    def __init__(self, door: Door, refused_heads: RefusedHeads, exchanges: Exchanges, server: web.Server) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            logger=_QUIET,
+            access_log=None,  # type: ignore[arg-type]  # documented for servers: no access log
+            auto_decompress=False,
+            max_line_size=HEAD_LINE_BYTES,
+            max_field_size=HEAD_LINE_BYTES,
+            max_headers=HEAD_LINES,
+            read_bufsize=REQUEST_BUFFER_BYTES,
+        )
+        self._door = door
+        self._refused_heads = refused_heads
+        self._exchanges = exchanges
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """A head that is not valid; 500 is a fault of ours, after which nothing may look whole."""
+        del request, message
+        if status == OUR_FAULT.status:
+            self._exchanges.relay_failure_count += 1
+            self._door.abort()
+        else:
+            self._refused_heads.add()
+            is_long = isinstance(exc, LineTooLong) or _TOO_MANY_LINES in str(exc)
+            self._door.refuse(LONG_HEAD if is_long else _BAD_HEAD)
+        return Refusal(asyncio.get_running_loop().create_future())
+
+
+class Listener:
+    """What comes in through some sockets and goes to one relay."""
+
+    def __init__(
+        self,
+        relay: Carrier,
+        *,
+        sockets: Sequence[socket.socket],
+        tls: ServerTls | None,
+        exchanges: Exchanges,
+        doors: Doors,
+        refused_heads: RefusedHeads,
+        dial: Dial,
+    ) -> None:
+        """Takes over the sockets: it closes them."""
+        self._relay = relay
+        self._exchanges = exchanges
+        self._doors = doors
+        self._refused_heads = refused_heads
+        self._dial = dial
+        self._tls = tls
+        self._sockets = tuple(sockets)
+        self._port = port_of(sockets)
+        self._server: web.Server | None = None
+        self._acceptor: Acceptor | None = None
+
+    @property
+    def port(self) -> int:
+        """0 for unix sockets alone."""
+        return self._port
+
+    @property
+    def pause_count(self) -> int:
+        """Rests of accepting, for want of descriptors or memory."""
+        return 0 if self._acceptor is None else self._acceptor.pause_count
+
+    @property
+    def failed_handshake_count(self) -> int:
+        return 0 if self._acceptor is None else self._acceptor.failed_handshake_count
+
+    async def start(self) -> None:
+        """Accept."""
+        self._server = web.Server(self._carry, request_factory=_request_of, handler_cancellation=True)
+        self._acceptor = Acceptor(
+            self._sockets,
+            make_door=self._door,
+            doors=self._doors,
+            tls=self._tls,
+            handshake_timeout_s=HANDSHAKE_S,
+        )
+        self._acceptor.start()
+
+    async def drain(self, *, timeout_s: float) -> None:
+        """Take nothing new, let what runs finish, and end the rest at the limit. Returns when nothing runs.
+
+        What runs is the whole process's, on whatever listener.
+        """
+        self._relay.is_draining = self._exchanges.is_draining = self._doors.is_draining = True
+        if self._acceptor is not None:
+            self._acceptor.stop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._finish()
+        except TimeoutError:
+            self._exchanges.stop_running(DRAINED)
+            self._doors.abort_tunnels()
+            await self._exchanges.wait_idle()
+        self._exchanges.close_lingering()
+
+    async def close(self) -> None:
+        """Close every connection of the process."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+        self._doors.close_all()
+        await asyncio.sleep(0)  # for the event loop to tell everybody
+        if self._server is not None:
+            await self._server.shutdown(CLOSE_S)
+        self._doors.abort_all()
+        await asyncio.sleep(0)
+
+    async def _finish(self) -> None:
+        loop = asyncio.get_running_loop()
+        patient_until_s = loop.time() + UNDECIDED_S
+        while True:
+            self._doors.close_idle()
+            is_waiting = self._doors.has_undecided and loop.time() < patient_until_s
+            if not (self._exchanges.running_count or self._doors.tunnels or is_waiting):
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _door(self) -> Door:
+        return Door(self._doors, make_handler=self._handler, head_refused=self._refused_heads.add, dial=self._dial)
+
+    def _handler(self, door: Door) -> web.RequestHandler:
+        assert self._server is not None
+        return Handler(door, self._refused_heads, self._exchanges, self._server)
+
+    async def _carry(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request, web.Request)
+        door = None if request.transport is None else self._doors.of(request.transport)
+        if door is None:
+            return await self._relay.handle(request)  # the client has left, and the relay says so in its record
+        door.request_began()
+        try:
+            return await self._relay.handle(request)
+        finally:
+            door.request_ended(request.content)
+
+
+def _request_of(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    return web.Request(message, payload, protocol, writer, task, asyncio.get_running_loop())

@@ -1,0 +1,122 @@
+"""What was seen of one answer, whatever its framing: the facts of it that every way of looking leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from otel.hop import Exchange, Timeline, Traffic
+from sidecar.inspection.dialects import Dialect
+from sidecar.inspection.events import Reading
+from sidecar.inspection.stamper import Stamper
+
+
+class Seen:
+    """The facts of one answer. Times are offsets from the exchange's anchor.
+
+    terminal_seq: number of the event that marked the end in band. error: the reading of the first error event.
+    wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
+    has_reader_closed: the reader said in band that it is through.
+    is_blind: nothing is looked at any more, bytes are only counted. sent: the events of the other direction, from
+    the reader to the upstream, None where there is none.
+    """
+
+    __slots__ = (
+        "comment_count",
+        "dataless_count",
+        "dialect",
+        "error",
+        "failure_count",
+        "framing",
+        "has_reader_closed",
+        "has_tail",
+        "is_blind",
+        "is_stream",
+        "model",
+        "progress_ns",
+        "response_id",
+        "sent",
+        "size_bytes",
+        "stamper",
+        "terminal_seq",
+        "wasted_count",
+    )
+
+    def __init__(self, *, framing: str, dialect: Dialect, is_stream: bool, sent: Stamper | None = None) -> None:
+        self.framing = framing
+        self.dialect = dialect
+        self.is_stream = is_stream
+        self.is_blind = False
+        self.stamper = Stamper()
+        self.sent = sent
+        self.size_bytes = 0
+        self.comment_count = 0
+        self.dataless_count = 0
+        self.wasted_count = 0
+        self.has_tail = False
+        self.has_reader_closed = False
+        self.model: str | None = None
+        self.response_id: str | None = None
+        self.error: Reading | None = None
+        self.terminal_seq: int | None = None
+        self.progress_ns: int | None = None
+        self.failure_count = 0
+
+    @property
+    def has_terminal_rule(self) -> bool:
+        """The end is marked in band, and we have seen everything that could be the mark."""
+        return self.dialect.has_terminal_rule and not self.is_blind
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Events so far, towards the reader and from it."""
+        return self.stamper.count, 0 if self.sent is None else self.sent.count
+
+    @property
+    def has_begun(self) -> bool:
+        """Events came, or bytes of which nothing is known."""
+        return any(self.counts) or (self.is_blind and self.size_bytes > 0)
+
+    def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
+        """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """No more will come."""
+
+    def mute(self) -> None:
+        """Look at nothing any more."""
+        self.is_blind = True
+
+    def sent_since(self, seq: int) -> Timeline | None:
+        """The events of the other direction from that number on."""
+        sent = self.sent
+        if sent is None:
+            return None
+        return Timeline(unit_ns=1, quantum=1, stamps=sent.stamps(since=seq), is_cut_short=sent.is_cut_short)
+
+    def exchange(self, asked: Exchange) -> Exchange:
+        """What was asked, with what was answered."""
+        return replace(
+            asked,
+            framing=self.framing,
+            dialect=self.dialect.name,
+            model=asked.model or self.model,
+            response_model=self.model,
+            response_id=self.response_id,
+            is_stream=self.is_stream,
+            has_terminal_rule=self.has_terminal_rule,
+            error_type=self.error.error_type if self.error else asked.error_type,
+            error_code=self.error.error_code if self.error else None,
+        )
+
+    def traffic(self, passed: Traffic) -> Traffic:
+        """What passed, with what was found in it."""
+        return replace(
+            passed,
+            bytes_in=self.size_bytes,
+            event_count=self.stamper.count,
+            comment_count=self.comment_count,
+            dataless_count=self.dataless_count,
+            wasted_count=self.wasted_count,
+            has_unterminated_tail=self.has_tail,
+        )

@@ -1,0 +1,291 @@
+"""Turn response bytes into events without changing a byte.
+
+Rule: the sizes of the units given out, plus `pending_bytes`, equal the bytes taken in, after every feed and
+after `finish`. How the bytes were cut into reads never matters (opaque bodies apart: there a read is an event).
+
+SSE follows WHATWG HTML 9.2.6 to the letter: CR, LF and CRLF end a line, a block of lines ends at a blank one,
+and only a block with a data field dispatches. A unit is complete at the byte that completes its blank line, so
+a CR is enough and nothing waits for a LF that may never come. That LF is counted to the unit after it, as are
+blank lines between units; at the end of the body such line ends stay pending and are no tail.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from sidecar.inspection.events import Event, Unit
+
+LIMIT_BYTES: Final = 1 << 20
+"""Data kept of one event. Real ones reach 0.5 MB (images, compacted histories); more would let one stream
+take the memory of thousands. A longer event passes the proxy as it is and is flagged `is_cut` here."""
+FIELD_BYTES: Final = 1_024
+"""Longest SSE id taken over, and what is kept of an event's name: real ones are tens of bytes, and an id stays
+for as long as the stream."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_LF: Final = 0x0A
+_NDJSON_TYPES: Final = frozenset(
+    {
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonl",
+        "application/jsonlines",
+        "application/x-jsonlines",
+        "application/stream+json",
+    }
+)
+
+
+def framing_of(content_type: str | None) -> str:
+    """`sse`, `ndjson` or `opaque`: how a body of this media type is framed. Its parameters do not matter."""
+    essence = (content_type or "").partition(";")[0].strip().lower()
+    if essence == "text/event-stream":
+        return "sse"
+    return "ndjson" if essence in _NDJSON_TYPES else "opaque"
+
+
+class Splitter(Protocol):
+    """A body of one framing, read as it comes. Nothing raises, whatever the bytes."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes taken in that belong to no unit yet; after `finish`, line ends that belong to none at all."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The units that these bytes complete."""
+
+    def finish(self) -> list[Event]:
+        """The body has ended: what was left inside a unit, as one TAIL."""
+
+
+def splitter_for(framing: str, *, limit_bytes: int = LIMIT_BYTES) -> Splitter:
+    """A splitter for one body. Raises ValueError for a framing that `framing_of` does not give."""
+    match framing:
+        case "sse":
+            return SseSplitter(limit_bytes=limit_bytes)
+        case "ndjson":
+            return NdjsonSplitter(limit_bytes=limit_bytes)
+        case "opaque":
+            return OpaqueSplitter()
+    raise ValueError(f"framing {framing!r} is none of sse, ndjson, opaque")
+
+
+class SseSplitter:
+    """SSE blocks. Whole blocks of the usual shapes are cut out of a read; everything else goes line by line."""
+
+    __slots__ = (
+        "_data",
+        "_has_comment",
+        "_has_data",
+        "_has_field",
+        "_id",
+        "_is_at_boundary",
+        "_is_cut",
+        "_is_first_line",
+        "_last_id",
+        "_limit_bytes",
+        "_line",
+        "_name",
+        "_skip_lf",
+        "pending_bytes",
+    )
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.pending_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._line = bytearray()  # the beginning of a line whose end has not come
+        self._is_first_line = True  # of the body: a BOM before it is not part of it
+        self._skip_lf = False  # the last byte was a CR: a LF that follows belongs to it
+        self._is_at_boundary = False  # nothing is open, and the next byte begins a line
+        self._last_id = self._id = b""
+        self._data = bytearray()  # of the open block, as is all that follows
+        self._name = b""
+        self._has_data = self._has_field = self._has_comment = self._is_cut = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        out: list[Event] = []
+        if len(data) > self._limit_bytes:  # the limit is watched line by line only
+            self._read_lines(data, out)
+            return out
+        line_end = b"\r\n" if b"\r" in data else b"\n"
+        blank = line_end + line_end
+        if not self._is_at_boundary:
+            boundary = data.find(blank) + len(blank)
+            if boundary < len(blank):
+                self._read_lines(data, out)
+                return out
+            self._read_lines(data[:boundary], out)
+            data = data[boundary:]
+        blocks = data.split(blank)
+        rest = blocks.pop()
+        for block in blocks:
+            if block.startswith(b"data: "):
+                name, value = b"", block[6:]
+            else:
+                name, value = _usual(block, line_end)
+            if b"\n" in value or b"\r" in value:
+                self._read_lines(block + blank, out)
+                continue
+            size_bytes = self.pending_bytes + len(block) + len(line_end) + 1  # 1: a CR is enough of a blank CRLF
+            self.pending_bytes = len(line_end) - 1
+            out.append(Event(Unit.EVENT, value, name, self._last_id, size_bytes))
+        if rest:
+            self._read_lines(rest, out)
+        return out
+
+    def finish(self) -> list[Event]:
+        last_id = self._last_id  # the id of a block that never ended does not count
+        if self._line:
+            self._read_line(bytes(self._line))
+            self._line.clear()
+        if not (self._has_data or self._has_field or self._has_comment):
+            return []
+        tail = Event(Unit.TAIL, bytes(self._data), self._name, last_id, self.pending_bytes, self._is_cut)
+        self.pending_bytes = 0
+        self._open_block()
+        return [tail]
+
+    def _read_lines(self, data: bytes, out: list[Event]) -> None:
+        """Any bytes, in any state. The line ends of `bytes.splitlines` are exactly those of the standard."""
+        if not data:
+            return
+        if self._skip_lf and data[0] == _LF:
+            self.pending_bytes += 1
+            data = data[1:]
+        for line in data.splitlines(keepends=True):
+            self.pending_bytes += len(line)
+            content = line.rstrip(b"\r\n")
+            if len(content) == len(line):  # the last one: its end has not come
+                self._keep(content)
+                break
+            if self._line:
+                self._keep(content)
+                content = bytes(self._line)
+                self._line.clear()
+            if not self._read_line(content):
+                self._end_block(out, later_bytes=int(line.endswith(b"\r\n")))
+        self._skip_lf = data.endswith(b"\r")
+        is_open = self._line or self._has_data or self._has_field or self._has_comment
+        self._is_at_boundary = not (is_open or self._skip_lf)
+
+    def _keep(self, beginning: bytes) -> None:
+        room = max(self._limit_bytes, FIELD_BYTES) + len(_BOM) + len(b"event: ") + 1 - len(self._line)
+        if room > 0:
+            self._line += beginning[:room]
+
+    def _read_line(self, line: bytes) -> bool:
+        """Take one line without its end into the open block; False when it is blank."""
+        if self._is_first_line:
+            self._is_first_line = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            return False
+        name, _, value = line.partition(b":")
+        if not name:
+            self._has_comment = True
+            return True
+        self._has_field = True
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            if self._has_data:
+                self._append(b"\n")
+            self._has_data = True
+            self._append(value)
+        elif name == b"event":
+            self._name = value[:FIELD_BYTES]
+        elif name == b"id" and b"\0" not in value and len(value) <= FIELD_BYTES:
+            self._id = value
+        return True
+
+    def _append(self, data: bytes) -> None:
+        room = self._limit_bytes - len(self._data)
+        self._is_cut = self._is_cut or len(data) > room
+        self._data += data[:room]
+
+    def _end_block(self, out: list[Event], *, later_bytes: int) -> None:
+        if not (self._has_field or self._has_comment):
+            return  # one more blank line
+        self._last_id = self._id
+        unit = Unit.EVENT if self._has_data else Unit.DATALESS if self._has_field else Unit.COMMENT
+        size_bytes = self.pending_bytes - later_bytes
+        out.append(Event(unit, bytes(self._data), self._name, self._last_id, size_bytes, self._is_cut))
+        self.pending_bytes = later_bytes
+        self._open_block()
+
+    def _open_block(self) -> None:
+        self._data = bytearray()
+        self._name = b""
+        self._has_data = self._has_field = self._has_comment = self._is_cut = False
+
+
+def _usual(block: bytes, line_end: bytes) -> tuple[bytes, bytes]:
+    """Name and data of a block of the two usual shapes, `data:` without its space and `event: ` before `data: `.
+
+    Data with a line end in it says that the block has to be read line by line.
+    """
+    if block.startswith(b"data:"):
+        return b"", block[5:]
+    head, found, data = block.partition(line_end + b"data: ")
+    is_usual = found and head.startswith(b"event: ") and b"\n" not in head and b"\r" not in head
+    return (head[7:], data) if is_usual and len(head) <= FIELD_BYTES else (b"", b"\n")
+
+
+class NdjsonSplitter:
+    """Lines ended by LF or CRLF, as NDJSON has them. A line of white space is none; the last one may lack its end."""
+
+    __slots__ = ("_kept_bytes", "_limit_bytes", "_line", "pending_bytes")
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.pending_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._kept_bytes = limit_bytes + 2  # a CR and one byte more tell a cut line from one that just fits
+        self._line = bytearray()
+
+    def feed(self, data: bytes) -> list[Event]:
+        out: list[Event] = []
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            self.pending_bytes += len(line) + 1
+            content = line
+            if self._line:
+                self._keep(line)
+                content = bytes(self._line)
+                self._line.clear()
+            self._end_line(Unit.EVENT, content, out)
+        self.pending_bytes += len(rest)
+        self._keep(rest)
+        return out
+
+    def finish(self) -> list[Event]:
+        out: list[Event] = []
+        self._end_line(Unit.TAIL, bytes(self._line), out)
+        self._line.clear()
+        return out
+
+    def _keep(self, beginning: bytes) -> None:
+        room = self._kept_bytes - len(self._line)
+        if room > 0:
+            self._line += beginning[:room]
+
+    def _end_line(self, unit: Unit, line: bytes, out: list[Event]) -> None:
+        if len(line) < self._kept_bytes and not line.strip():
+            return
+        data = line[: self._kept_bytes].removesuffix(b"\r")
+        is_cut = len(data) > self._limit_bytes
+        out.append(Event(unit, data[: self._limit_bytes], b"", b"", self.pending_bytes, is_cut))
+        self.pending_bytes = 0
+
+
+class OpaqueSplitter:
+    """A body without a framing of its own: what one read brought is one event, and nothing of it is kept."""
+
+    __slots__ = ()
+    pending_bytes: Final = 0
+
+    def feed(self, data: bytes) -> list[Event]:
+        return [Event(Unit.EVENT, b"", b"", b"", len(data))] if data else []
+
+    def finish(self) -> list[Event]:
+        return []

@@ -1,0 +1,242 @@
+"""Every number that one process of the sidecar tells of itself: a table for each of its parts, by name, kind and help.
+
+Each series is there from the start, with 0, so that rates have a beginning. Of several workers the parent adds them
+up (`merge.py`); what is no amount has a name that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from otel.exposition import Series, series, single
+from otel.hop import Ending
+from sidecar.backlog import Counters
+from sidecar.bounds.admission import Admission
+from sidecar.bounds.memory import resident_bytes
+from sidecar.bounds.overload import Overload
+from sidecar.downstream.doors import Doors
+from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.exchanges import Exchanges
+from sidecar.lag import Canary
+from sidecar.records import Records
+from sidecar.tls import ServerTls
+from sidecar.upstream import Upstream
+
+
+class Counting(Protocol):
+    """What exports spans, as far as its numbers go."""
+
+    @property
+    def counters(self) -> Counters: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One listener, by its name, and what stands behind it."""
+
+    name: str
+    listener: Listener
+    admission: Admission
+    upstream: Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The parts whose numbers are told. connection_limit: of the doors, None for no limit."""
+
+    build: Mapping[str, str]
+    exchanges: Exchanges
+    records: Records
+    canary: Canary
+    doors: Doors
+    connection_limit: int | None
+    refused_heads: RefusedHeads
+    sides: Sequence[Side]
+    tls: ServerTls | None
+    exporter: Counting | None
+
+    def series(self) -> list[Series]:
+        found = [
+            series("gapline_build_info", "gauge", "what runs", [(self.build, 1)]),
+            *_of_exchanges(self.exchanges),
+            *_of_recording(self.exchanges, self.records),
+            *_of_passthrough(self.exchanges, self.records),
+            *_of_connections(self.doors, self.connection_limit, self.refused_heads),
+            *_of_memory(self.exchanges.overload, self.exchanges.overload_refused_count),
+            *_of_sides(self.sides),
+            _counter("gapline_loop_lags_total", "times that the event loop was late", self.canary.lag_count),
+            _counter("gapline_loop_lag_seconds_total", "time that it was late", self.canary.lag_ns / 1e9),
+        ]
+        if self.tls is not None:
+            found += _of_tls(self.tls)
+        if self.exporter is not None:
+            found += _of_export(self.exporter.counters)
+        return found
+
+
+def _of_exchanges(exchanges: Exchanges) -> Iterator[Series]:
+    yield _gauge("gapline_streams", "exchanges that run", exchanges.running_count)
+    yield _gauge("gapline_lingering", "records that wait for the reader's kernel", exchanges.lingering_count)
+    yield _counter("gapline_stalls_total", "silences of at least --stall-after", exchanges.stall_count)
+    yield _counter(
+        "gapline_relay_failures_total", "exchanges that the sidecar itself lost", exchanges.relay_failure_count
+    )
+    yield _counter("gapline_look_failures_total", "looks at all exchanges that failed", exchanges.look_failure_count)
+    yield series(
+        "gapline_stopped_total",
+        "counter",
+        "exchanges that the sidecar ended, by reason",
+        [({"reason": stop.error_type or stop.ending.value}, number) for stop, number in exchanges.stop_counts.items()],
+    )
+
+
+def _of_recording(exchanges: Exchanges, records: Records) -> Iterator[Series]:
+    yield series(
+        "gapline_exchanges_total",
+        "counter",
+        "exchanges by ending",
+        [({"ending": ending.value}, records.ended[ending]) for ending in Ending],
+    )
+    yield _counter("gapline_recording_failures_total", "bodies no longer looked at", exchanges.recording_failure_count)
+    yield _counter("gapline_records_lost_total", "records that could not be made", records.lost_count)
+    yield _counter("gapline_kernel_samples_dropped_total", "samples past the limit", exchanges.dropped_sample_count)
+    yield _counter("gapline_blocked_stretches_dropped_total", "stretches past the limit", exchanges.dropped_block_count)
+
+
+def _of_passthrough(exchanges: Exchanges, records: Records) -> Iterator[Series]:
+    yield _gauge("gapline_passthrough_is_on", "whether the kill switch is on", int(exchanges.is_passthrough))
+    yield _gauge("gapline_streams_muted", "exchanges that run and are not looked at", exchanges.muted_count)
+    yield _counter("gapline_exchanges_muted_total", "exchanges that gave no span for it", records.muted_count)
+
+
+def _of_connections(doors: Doors, limit: int | None, refused_heads: RefusedHeads) -> Iterator[Series]:
+    yield _gauge("gapline_connections", "open connections of clients", doors.open_count)
+    yield _gauge("gapline_connections_limit", "most that may be open; 0: no limit", limit or 0)
+    yield _counter("gapline_connections_refused_total", "connections beyond the limit", doors.refused_count)
+    yield _counter("gapline_refused_heads_total", "requests refused before they were any", refused_heads.count)
+    yield _counter("gapline_slow_heads_total", "requests whose head took too long", doors.slow_head_count)
+    opaque = [(opening.name.lower(), passed) for opening, passed in doors.opaque.items()]
+    yield series(
+        "gapline_opaque_connections",
+        "gauge",
+        "connections passed on unread that are open",
+        [({"protocol": name}, len(passed.running)) for name, passed in opaque],
+    )
+    yield series(
+        "gapline_opaque_connections_total",
+        "counter",
+        "connections passed on unread",
+        [({"protocol": name}, passed.count) for name, passed in opaque],
+    )
+    yield series(
+        "gapline_opaque_failures_total",
+        "counter",
+        "those that found no upstream",
+        [({"protocol": name}, passed.failed_count) for name, passed in opaque],
+    )
+    yield series(
+        "gapline_opaque_bytes_total",
+        "counter",
+        "bytes passed on unread",
+        [
+            ({"protocol": name, "way": way}, size_bytes)
+            for name, passed in opaque
+            for way, size_bytes in zip(("sent", "answered"), passed.traffic, strict=True)
+        ],
+    )
+
+
+def _of_memory(overload: Overload, refused_count: int) -> Iterator[Series]:
+    yield _gauge("gapline_memory_used_bytes", "memory of the process that is in RAM", resident_bytes() or 0)
+    yield _gauge("gapline_memory_limit_bytes", "--memory-limit; 0: none", overload.limit_bytes or 0)
+    yield _gauge("gapline_overload_level", "0 calm, 1 refusing, 2 giving streams up", int(overload.level))
+    yield _counter("gapline_overloads_total", "times that memory became short", overload.entered_count)
+    yield _counter("gapline_overload_refused_total", "requests refused for it", refused_count)
+
+
+_BY_LISTENER: Final[tuple[tuple[str, str, str, Callable[[Side], int | float]], ...]] = (
+    (
+        "gapline_accept_pauses_total",
+        "counter",
+        "rests of accepting, for want of descriptors or memory",
+        lambda side: side.listener.pause_count,
+    ),
+    (
+        "gapline_tls_handshake_failures_total",
+        "counter",
+        "connections without an agreement on TLS",
+        lambda side: side.listener.failed_handshake_count,
+    ),
+    ("gapline_admitted_streams", "gauge", "exchanges that have a place", lambda side: side.admission.running_count),
+    ("gapline_admitted_limit", "gauge", "--max-streams; 0: no limit", lambda side: side.admission.max_streams),
+    ("gapline_queue_streams", "gauge", "exchanges that wait for a place", lambda side: side.admission.waiting_count),
+    (
+        "gapline_queue_seconds_total",
+        "counter",
+        "time that they waited who got one",
+        lambda side: side.admission.waited_ns / 1e9,
+    ),
+    ("gapline_queue_full_total", "counter", "exchanges refused at once", lambda side: side.admission.full_count),
+    (
+        "gapline_queue_timeouts_total",
+        "counter",
+        "exchanges refused after --queue-timeout",
+        lambda side: side.admission.timeout_count,
+    ),
+    ("gapline_queue_left_total", "counter", "readers that left the queue", lambda side: side.admission.left_count),
+    ("gapline_upstream_connections", "gauge", "connections to the upstream", lambda side: side.upstream.open_count),
+    ("gapline_upstream_idle", "gauge", "those that wait for a request", lambda side: side.upstream.idle_count),
+    ("gapline_upstream_opened_total", "counter", "connections made", lambda side: side.upstream.opened_count),
+    ("gapline_upstream_reused_total", "counter", "requests on a kept one", lambda side: side.upstream.reused_count),
+    ("gapline_upstream_resent_total", "counter", "requests sent again", lambda side: side.upstream.resent_count),
+)
+
+
+def _of_sides(sides: Sequence[Side]) -> Iterator[Series]:
+    for name, kind, text, value in _BY_LISTENER:
+        yield series(name, kind, text, [({"listener": side.name}, value(side)) for side in sides])
+
+
+def _of_tls(tls: ServerTls) -> Iterator[Series]:
+    yield _counter("gapline_tls_reloads_total", "certificates taken since the start", tls.reload_count)
+    yield _counter("gapline_tls_failures_total", "certificates that could not be loaded", tls.failure_count)
+
+
+def _of_export(counters: Counters) -> Iterator[Series]:
+    yield _counter("gapline_export_offered_total", "spans made", counters.offered)
+    yield _counter("gapline_export_accepted_total", "spans that the endpoint has taken", counters.accepted)
+    yield _counter("gapline_export_rejected_total", "spans that the endpoint has refused", counters.rejected)
+    yield series(
+        "gapline_export_dropped_total",
+        "counter",
+        "spans lost, by reason",
+        [({"reason": reason}, number) for reason, number in counters.dropped.items()],
+    )
+    yield _counter("gapline_export_retries_total", "requests that were repeated", counters.retried)
+    yield _gauge("gapline_export_queue_spans", "spans that wait", counters.queued)
+    yield _gauge("gapline_export_queue_bytes", "bytes that they take", counters.queued_bytes)
+    yield _gauge("gapline_export_oldest_seconds", "how long the oldest has waited", counters.oldest_age_s or 0)
+    yield _counter(
+        "gapline_export_timelines_left_out_total", "spans sent without theirs, for size", counters.timelines_left_out
+    )
+    yield _gauge("gapline_spool_spans", "spans that are on disk only", counters.spooled)
+    yield _gauge("gapline_spool_bytes", "bytes that the files of the spool take", counters.spooled_bytes)
+    yield _gauge("gapline_spool_missing_spans", "spans that wait and are on no disk", counters.unspooled)
+    yield _counter("gapline_spool_restored_total", "spans that earlier processes left", counters.restored)
+    yield _counter("gapline_spool_torn_total", "records that a crash left in pieces", counters.torn)
+    yield series(
+        "gapline_spool_failures_total",
+        "counter",
+        "what the disk refused, by kind",
+        [({"kind": kind}, number) for kind, number in counters.spool_failures.items()],
+    )
+
+
+def _gauge(name: str, text: str, value: float) -> Series:
+    return single(name, "gauge", text, value)
+
+
+def _counter(name: str, text: str, value: float) -> Series:
+    return single(name, "counter", text, value)

@@ -1,0 +1,161 @@
+import gzip
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.hop import EventClass
+from sidecar.inspection import body as module
+from sidecar.inspection.body import Body
+
+SSE = "text/event-stream"
+HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+ERROR = b'data: {"error":{"type":"server_error","code":"overloaded"}}\n\n'
+
+
+def seen(*arrivals, path="/v1/chat/completions", content_type=SSE, coding=None, **options) -> Body:
+    body = Body(path, content_type=content_type, content_encoding=coding, **options)
+    for number, data in enumerate(arrivals):
+        body.arrived(data, number, is_wasted=False)
+    body.ended()
+    return body
+
+
+def classes(body):
+    return [stamp.event_class for stamp in body.stamper.stamps()]
+
+
+def test_the_events_of_a_chat_stream():
+    body = seen(HELLO, b": ping\n\n", b"id: 1\n\n", HELLO + DONE, b"data: tail")
+
+    assert classes(body) == [EventClass.CONTENT, EventClass.CONTENT, EventClass.TERMINAL]
+    assert [stamp.arrived_ns for stamp in body.stamper.stamps()] == [0, 3, 3]
+    assert (body.model, body.response_id, body.terminal_seq) == ("m", "chatcmpl-1", 2)
+    assert (body.comment_count, body.dataless_count, body.has_tail) == (1, 1, True)
+    assert (body.framing, body.dialect.name, body.has_terminal_rule, body.is_stream) == (
+        "sse",
+        "openai_chat",
+        True,
+        True,
+    )
+
+
+def test_the_first_event_tells_the_dialect_where_the_path_does_not():
+    assert seen(HELLO, path="/proxy").dialect.name == "openai_chat"
+    assert seen(b"data: 1\n\n", HELLO, path="/proxy").dialect.name == "plain"
+    assert seen(b": x\n\n", HELLO, path="/proxy").dialect.name == "openai_chat"
+
+
+def test_the_first_error_is_kept_as_tokens():
+    body = seen(ERROR, ERROR.replace(b"overloaded", b"other"))
+
+    assert (body.error.error_type, body.error.error_code) == ("server_error", "overloaded")
+
+
+def test_an_encoded_stream_is_seen_decoded_and_counted_as_it_came():
+    packed = gzip.compress(HELLO + DONE)
+    body = seen(packed[:20], packed[20:], coding="gzip")
+
+    assert classes(body) == [EventClass.CONTENT, EventClass.TERMINAL]
+    assert body.size_bytes == len(packed)
+
+
+def test_a_coding_we_do_not_know_leaves_arrivals_and_no_rule():
+    body = seen(b"\x0b\x01", b"\x02", coding="br")
+
+    assert classes(body) == [EventClass.OPAQUE, EventClass.OPAQUE]
+    assert (body.framing, body.has_terminal_rule, body.failure_count) == ("sse", False, 0)
+
+
+def test_a_body_that_breaks_its_coding_is_opaque_from_there():
+    head = gzip.compress(HELLO)[:10]
+    body = seen(head, b"\xff" * 100, b"more", coding="gzip")
+
+    assert classes(body) == [EventClass.OPAQUE, EventClass.OPAQUE]
+    assert (body.has_terminal_rule, body.failure_count) == (False, 0)
+
+
+def test_a_plain_body_has_an_event_for_each_arrival():
+    body = seen(b"{", b"}", content_type="application/json")
+
+    assert classes(body) == [EventClass.OPAQUE, EventClass.OPAQUE]
+    assert (body.is_stream, body.has_terminal_rule) == (False, False)
+
+
+def test_a_muted_body_is_counted_and_keeps_what_it_had_seen():
+    body = Body("/v1/chat/completions", content_type=SSE, content_encoding=None)
+    body.arrived(HELLO + b"data: the beginning of", 0, is_wasted=False)
+    body.mute()
+    body.arrived(b" an event\n\n" + DONE + ERROR, 1, is_wasted=False)
+    body.ended()
+
+    assert classes(body) == [EventClass.CONTENT]
+    assert (body.model, body.terminal_seq, body.error, body.has_tail) == ("m", None, None, False)
+    assert body.size_bytes == len(HELLO + b"data: the beginning of an event\n\n" + DONE + ERROR)
+    assert not body.has_terminal_rule
+
+
+def test_keepalives_are_no_progress():
+    body = Body("/v1/messages", content_type=SSE, content_encoding=None)
+    body.arrived(b'event: message_start\ndata: {"type":"message_start"}\n\n', 5, is_wasted=False)
+    body.arrived(b'event: ping\ndata: {"type":"ping"}\n\n', 9, is_wasted=False)
+
+    assert classes(body)[-1] is EventClass.KEEPALIVE
+    assert body.progress_ns == 5
+
+
+def test_wasted_events_prove_nothing():
+    body = Body("/v1/chat/completions", content_type=SSE, content_encoding=None)
+    body.arrived(HELLO, 0, is_wasted=False)
+    body.arrived(ERROR + DONE, 1, is_wasted=True)
+
+    assert (body.wasted_count, body.stamper.count) == (2, 3)
+    assert (body.terminal_seq, body.error) == (None, None)
+
+
+def test_our_own_mistake_stops_the_looking_and_is_counted(monkeypatch):
+    body = Body("/x", content_type=SSE, content_encoding=None)
+    body.arrived(HELLO, 0, is_wasted=False)
+    monkeypatch.setattr(module.Body, "_note", lambda *_: 1 / 0)
+    body.arrived(HELLO, 1, is_wasted=False)
+    body.arrived(HELLO, 2, is_wasted=False)
+    body.ended()
+
+    assert (body.failure_count, body.size_bytes, body.stamper.count) == (1, 3 * len(HELLO), 1)
+    assert not body.has_terminal_rule
+
+
+@given(
+    data=st.binary(max_size=2_000),
+    seed=st.integers(0, 2**32),
+    content_type=st.sampled_from([SSE, "application/x-ndjson", "text/plain", None]),
+    coding=st.sampled_from([None, "gzip", "deflate", "br", "gzip, gzip"]),
+    path=st.sampled_from(["/v1/chat/completions", "/v1/messages", "/"]),
+)
+def test_no_bytes_make_it_fail(data, seed, content_type, coding, path):
+    rng = random.Random(seed)
+    at = sorted(rng.randrange(len(data) + 1) for _ in range(4))
+    pieces = [data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True)]
+
+    body = seen(*pieces, path=path, content_type=content_type, coding=coding)
+
+    assert body.failure_count == 0
+    assert body.size_bytes == len(data)
+
+
+def test_an_odd_event_is_opaque_and_the_next_one_is_read_again():
+    odd = b'data: {"choices":[{"index":0,"delta":{"content":[{"type":["text"],"text":5}]}}]}\n\n'
+    body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)
+    body.arrived(odd + b'data: {"choices":[{"index":0,"delta":{"content":"ok"}}]}\n\n', 1, is_wasted=False)
+    assert body.stamper.count == 2
+    assert body.stamper.stamps()[1].event_class is EventClass.CONTENT
+    assert body.has_terminal_rule
+
+
+def test_an_end_mark_without_its_blank_line_is_the_end_mark():
+    body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)
+    body.arrived(b'data: {"choices":[{"index":0,"delta":{"content":"ok"}}]}\n\ndata: [DONE]\n', 1, is_wasted=False)
+    body.ended()
+    assert body.has_tail
+    assert body.terminal_seq is not None

@@ -1,0 +1,57 @@
+"""What was seen of an answer joins what was asked: what neither says stays unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel.hop import EventClass, Exchange, Traffic
+from sidecar.inspection.dialects import dialect_for
+from sidecar.inspection.events import Reading
+from sidecar.inspection.seen import Seen
+from sidecar.inspection.stamper import Stamper
+
+ASKED = Exchange(method="POST", path="/v1/chat/completions", status=200, error_type="ours")
+
+
+def seen(**fields: object) -> Seen:
+    found = Seen(framing="sse", dialect=dialect_for(ASKED.path, "sse"), is_stream=True)
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "model"),
+    [("asked", "answered", "asked"), ("asked", None, "asked"), (None, "answered", "answered"), (None, None, None)],
+)
+def test_the_model_is_the_one_that_was_asked_for_else_the_one_that_answered(asked, answered, model):
+    exchange = seen(model=answered).exchange(Exchange(method="POST", path="/", model=asked))
+    assert (exchange.model, exchange.response_model) == (model, answered)
+
+
+def test_an_error_event_says_more_than_our_own_type():
+    error = Reading(EventClass.ERROR, error_type="overloaded", error_code="529")
+    exchange = seen(error=error).exchange(ASKED)
+    assert (exchange.error_type, exchange.error_code) == ("overloaded", "529")
+    assert (seen().exchange(ASKED).error_type, seen().exchange(ASKED).error_code) == ("ours", None)
+
+
+def test_what_passed_is_kept_beside_what_was_found():
+    traffic = seen(size_bytes=7, comment_count=1, has_tail=True).traffic(Traffic(request_bytes=3, missing_bytes=9))
+    assert (traffic.request_bytes, traffic.missing_bytes, traffic.bytes_in) == (3, 9, 7)
+    assert (traffic.comment_count, traffic.has_unterminated_tail) == (1, True)
+
+
+def test_where_nothing_is_looked_at_nothing_can_mark_the_end():
+    found = seen()
+    assert (found.has_terminal_rule, found.has_begun) == (True, False)
+    found.mute()
+    assert (found.has_terminal_rule, found.has_begun) == (False, False)
+    found.size_bytes = 1
+    assert found.has_begun
+
+
+def test_there_is_another_direction_only_where_there_is_one():
+    assert (seen().counts, seen().sent_since(0)) == ((0, 0), None)
+    both = Seen(framing="websocket", dialect=dialect_for("/", "opaque"), is_stream=False, sent=Stamper(limit_count=0))
+    assert both.sent_since(0).stamps == ()

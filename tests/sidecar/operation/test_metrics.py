@@ -1,0 +1,120 @@
+import asyncio
+import re
+
+import pytest
+
+from otel.exposition import exposition
+from otel.hop import Ending
+from sidecar.backlog import Counters
+from sidecar.operation.merge import GREATEST, merged
+from sidecar.operation.metrics import Metrics
+from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
+
+SSE = "text/event-stream"
+
+
+async def numbers(proxy):
+    """Every series by its name, labels in braces behind it."""
+    lines = (await proxy.sidecar.account.metrics()).splitlines()
+    return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+async def test_it_is_an_exposition_and_every_series_is_there_from_the_start():
+    async with sidecar("http://127.0.0.1:1", egress="far=127.0.0.1:0=http://127.0.0.1:1") as proxy:
+        text = await proxy.sidecar.account.metrics()
+        found = await numbers(proxy)
+
+    for line in text.splitlines():
+        assert re.fullmatch(r'# (HELP|TYPE) \S+ .+|[a-z_]+(\{[a-z_]+=".*"\})? [0-9.e+-]+', line), line
+    for ending in Ending:
+        assert found[f'gapline_exchanges_total{{ending="{ending.value}"}}'] == 0
+    for listener in ("listen", "egress:far"):
+        assert found[f'gapline_upstream_connections{{listener="{listener}"}}'] == 0
+    for protocol in ("http2", "tls"):
+        assert found[f'gapline_opaque_connections_total{{protocol="{protocol}"}}'] == 0
+
+
+async def test_numbers_of_two_workers_can_be_added():
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        text = await proxy.sidecar.account.metrics()
+        twice = merged([text, text])
+
+    kinds = dict(re.findall(r"# TYPE (\S+) (\S+)", text))
+    for line in filter(lambda line: line and line[0] != "#", text.splitlines()):
+        key, value = line.rsplit(" ", 1)
+        name = key.partition("{")[0]
+        is_greatest = kinds[name] == "gauge" and name.endswith(GREATEST)
+        wanted = float(value) if is_greatest else 2 * float(value)
+        assert f"{key} {wanted:g}" in twice or f"{key} {wanted}" in twice or wanted > 1e5, key
+    assert all(name.endswith("_total") is (kind == "counter") for name, kind in kinds.items())
+
+
+async def test_a_stream_is_counted_while_it_runs_and_when_it_has_ended():
+    release = asyncio.Event()
+    steps = [head(200, SSE), chunk(b"data: 1\n\n"), wait_for(release), last_chunk()]
+    async with upstream(*steps) as up, sidecar(up.url, max_streams="3") as proxy:
+        asking = asyncio.ensure_future(ask(proxy.port, get()))
+        async with asyncio.timeout(5):
+            while not up.exchanges:
+                await asyncio.sleep(0.005)
+        during = await numbers(proxy)
+        release.set()
+        await asking
+        await proxy.hop()
+        after = await numbers(proxy)
+
+    assert (during["gapline_streams"], after["gapline_streams"]) == (1, 0)
+    assert during["gapline_connections"] == 1
+    assert during['gapline_admitted_streams{listener="listen"}'] == 1
+    assert during['gapline_admitted_limit{listener="listen"}'] == 3
+    assert during['gapline_upstream_opened_total{listener="listen"}'] == 1
+    assert during["gapline_memory_used_bytes"] > 1e6
+    assert sum(value for key, value in after.items() if key.startswith("gapline_exchanges_total")) == 1
+
+
+class FakeExporter:
+    counters = Counters(
+        offered=9,
+        accepted=3,
+        rejected=1,
+        dropped={"queue_full": 2},
+        queued=3,
+        queued_bytes=4_096,
+        oldest_age_s=1.5,
+        timelines_left_out=0,
+    )
+
+
+async def test_the_export_is_told_where_there_is_one():
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        parts = proxy.sidecar
+        metrics = Metrics(
+            build={"version": "1.2", "loop": "uvloop"},
+            exchanges=parts.exchanges,
+            records=parts.records,
+            canary=parts.canary,
+            doors=parts.sides[0].listener._doors,
+            connection_limit=None,
+            refused_heads=parts.sides[0].listener._refused_heads,
+            sides=parts.sides,
+            tls=None,
+            exporter=FakeExporter(),
+        )
+        text = exposition(metrics.series())
+
+    assert 'gapline_build_info{version="1.2",loop="uvloop"} 1' in text
+    for line in (
+        "gapline_export_accepted_total 3",
+        'gapline_export_dropped_total{reason="queue_full"} 2',
+        "gapline_export_queue_bytes 4096",
+        "gapline_export_oldest_seconds 1.5",
+    ):
+        assert f"\n{line}\n" in text
+
+
+@pytest.mark.parametrize("end", GREATEST)
+async def test_each_kind_of_number_that_is_no_amount_is_one_that_there_is(end):
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        text = await proxy.sidecar.account.metrics()
+
+    assert re.search(rf"# TYPE \S+{end} gauge", text)
