@@ -7,11 +7,17 @@ import pytest
 import uvloop
 
 ON_BOTH_LOOPS = {
+    "test_account.py",
     "test_acceptor.py",
+    "test_admin.py",
+    "test_assembly.py",
+    "test_carriage.py",
+    "test_channel.py",
     "test_conversation.py",
     "test_door.py",
     "test_kernel.py",
     "test_listener.py",
+    "test_question.py",
     "test_relay.py",
     "test_tls.py",
     "test_tunnel.py",

@@ -159,23 +159,3 @@ def test_a_pair_of_files_is_whole_or_absent_and_an_egress_has_a_name_of_its_own(
         "--tls-cert: 'a.pem': needs --tls-key too",
         "--upstream-key: 'b.key': needs --upstream-cert too",
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("listen", "", "at least one"),
-        ("listen", "unix:relative", "unix:/PATH"),
-        ("upstream", "unix:relative", "unix:/PATH"),
-        ("upstream", "ftp://a", "http://"),
-        ("egress", "x=127.0.0.1:1", "NAME=HOST:PORT=URL"),
-        ("workers", "0", "from 1 to 64"),
-        ("max_streams", "-1", "whole number"),
-        ("memory_limit", "much", "size"),
-        ("slow_reader", "wait", "pause, end"),
-    ],
-)
-def test_a_value_that_breaks_its_rule_is_told_with_it(name, value, rule):
-    (told,) = errors(flags={**NEEDED, name: value})
-
-    assert rule in told

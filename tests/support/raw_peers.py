@@ -14,9 +14,11 @@ how it left is known.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
 import socket
 import struct
+import termios
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -85,6 +87,12 @@ class Wire(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return not self.transport.is_closing()
+
+    @property
+    def has_unread(self) -> bool:
+        """Bytes have come that nobody has looked at, here or in our kernel."""
+        waiting = fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, bytes(4))
+        return bool(self.buffer) or waiting != bytes(4)
 
     async def drain(self) -> None:
         await self._may_write.wait()
