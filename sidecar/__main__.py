@@ -22,7 +22,7 @@ from sidecar.clock import SystemClock
 from sidecar.config import FILE_VARIABLE, WORKER_VARIABLE, Config, config_of, parser
 from sidecar.downstream.bind import Sockets, listeners_of, open_for, tell_listening
 from sidecar.downstream.sockets import inherited
-from sidecar.exporter import Exporter
+from sidecar.export.exporter import Exporter
 from sidecar.operation.channel import Birth, ChannelError, answer, birth_from
 from sidecar.operation.cpus import usable_cpus
 from sidecar.operation.signals import Signals

@@ -27,14 +27,14 @@ from sidecar.downstream.doors import Doors
 from sidecar.downstream.listener import Listener, RefusedHeads
 from sidecar.downstream.tunnel import dialer
 from sidecar.exchanges import Exchanges, Ticking
-from sidecar.exporter import Exporter
+from sidecar.export.exporter import Exporter
+from sidecar.export.records import Records
+from sidecar.export.spool import Spool
 from sidecar.lag import Canary
 from sidecar.operation.account import OwnAccount
 from sidecar.operation.admin import AdminSite
 from sidecar.operation.metrics import Metrics, Side
-from sidecar.records import Records
 from sidecar.relay import Relay
-from sidecar.spool import Spool
 from sidecar.tls import H2, HTTP_1_1, ServerTls, upstream_context
 from sidecar.upstream import Origin, Upstream, origin_of
 

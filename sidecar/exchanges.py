@@ -17,11 +17,11 @@ from sidecar.bounds import memory
 from sidecar.bounds.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
 from sidecar.bounds.overload import Level, Overload, heaviest
 from sidecar.clock import Clock
+from sidecar.export.records import Records
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
 from sidecar.live import Live
 from sidecar.recording.beside import Beside
-from sidecar.records import Records
 
 __all__ = ["Exchanges", "Live"]
 

@@ -12,15 +12,15 @@ from typing import Final, Protocol
 
 from otel.exposition import Series, series, single
 from otel.hop import Ending
-from sidecar.backlog import Counters
 from sidecar.bounds.admission import Admission
 from sidecar.bounds.memory import resident_bytes
 from sidecar.bounds.overload import Overload
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.listener import Listener, RefusedHeads
 from sidecar.exchanges import Exchanges
+from sidecar.export.backlog import Counters
+from sidecar.export.records import Records
 from sidecar.lag import Canary
-from sidecar.records import Records
 from sidecar.tls import ServerTls
 from sidecar.upstream import Upstream
 

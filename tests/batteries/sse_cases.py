@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from otel.hop import EventClass
-from sidecar.dialects import dialect_for, recognise
-from sidecar.events import Event, Unit
-from sidecar.splitter import LIMIT_BYTES, framing_of, splitter_for
+from sidecar.inspection.dialects import dialect_for, recognise
+from sidecar.inspection.events import Event, Unit
+from sidecar.inspection.splitter import LIMIT_BYTES, framing_of, splitter_for
 
 # What is seen of the way each recorded stream ends: the dialect by its first event, whether an error event and the
 # dialect's own end were seen. The streams of dialects without a file have neither.

@@ -349,7 +349,7 @@ async def test_with_a_spool_no_restart_during_an_outage_loses_the_span_of_a_fini
             await collector.ready()
             back = clock()
             for lane in (told, killed):
-                await until(lane.are_delivered, "all spans are delivered", within_s=20)
+                await until(lane.are_delivered, "all spans are delivered", within_s=120 if IS_FULL else 20)
             delivered_s = clock() - back
 
             for lane in (told, killed):

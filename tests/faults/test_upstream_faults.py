@@ -422,15 +422,14 @@ async def test_nothing_is_sent_again_behind_the_first_byte_of_an_answer(method, 
 @report("R038", "an idle connection that is reaped is nobody's stream")
 async def test_an_upstream_that_closes_idle_connections_loses_no_request():
     idle_s, count = 0.04, 150
-    last = {}
 
     def close_if_idle(asked):
         # Not while a request lies in our kernel: that race is lost by every proxy, and would be a test of the machine.
-        if last[asked.connection] is asked and asked.wire.is_open and not asked.wire.has_unread:
+        latest = next(each for each in reversed(up.asked) if each.connection == asked.connection)
+        if latest is asked and asked.wire.is_open and not asked.wire.has_unread:
             asked.close()
 
     async def answer(asked):
-        last[asked.connection] = asked
         await asked.send(simple())
         asyncio.get_running_loop().call_later(idle_s, close_if_idle, asked)
 

@@ -19,8 +19,8 @@ from sidecar.downstream.sniff import Opening
 from sidecar.downstream.sockets import open_sockets
 from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
+from sidecar.export.records import Records
 from sidecar.lag import Canary
-from sidecar.records import Records
 from sidecar.tls import ServerTls
 from sidecar.upstream import ConnectFailed
 from tests.support.clock import FakeClock

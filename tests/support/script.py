@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from otel.hop import Hop, State
 from otel.span import Span, span_to_hop
 from sidecar.__main__ import Sidecar, build
-from sidecar.backlog import Backlog, Counters
 from sidecar.clock import Clock, SystemClock
 from sidecar.config import config_of
+from sidecar.export.backlog import Backlog, Counters
 
 Step = Callable[["Exchange"], Awaitable[None]]
 

@@ -5,7 +5,7 @@ import pytest
 
 from otel.exposition import exposition
 from otel.hop import Ending
-from sidecar.backlog import Counters
+from sidecar.export.backlog import Counters
 from sidecar.operation.merge import GREATEST, merged
 from sidecar.operation.metrics import Metrics
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Place, Side, State, TapRole
 from otel.span import hop_to_span, span_to_hop
+from sidecar.export.records import kept
 from sidecar.identity import Identity
 from sidecar.inspection.stamper import Stamper
 from sidecar.recording.beside import BLOCKS, Beside
 from sidecar.recording.recorder import PATH_CHARS, Recorder
-from sidecar.records import kept
 
 MS = 1_000_000
 START = 10_000 * MS  # the clock when the request came: offsets count from here

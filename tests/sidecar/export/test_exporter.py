@@ -21,10 +21,10 @@ from otel.hop import State
 from otel.receiver import Receiver as OtlpReceiver
 from otel.receiver import http_runner
 from otel.span import Span, hop_to_span, span_to_hop
-from sidecar import exporter as module
 from sidecar.clock import SystemClock
-from sidecar.exporter import Exporter, Pace
-from sidecar.spool import Spool
+from sidecar.export import exporter as module
+from sidecar.export.exporter import Exporter, Pace
+from sidecar.export.spool import Spool
 from tests.support.builders import a_hop, a_timeline
 from tests.support.stores import TroubledStore
 
@@ -195,7 +195,7 @@ class TestTryAgainLater:
         assert receiver.has == [1]
 
     async def test_a_receiver_absent_for_a_while_loses_nothing(self, caplog):
-        caplog.set_level(logging.INFO, "sidecar.exporter")
+        caplog.set_level(logging.INFO, "sidecar.export.exporter")
         async with serving(Receiver()) as gone:
             port = int(gone.url.rpartition(":")[2])
         async with running(an_exporter(gone.url)) as exporter:
@@ -546,5 +546,5 @@ async def test_with_our_receiver_every_span_is_stored_or_rejected_whatever_its_s
 
 
 def test_a_sidecar_never_loads_grpc():
-    code = "import sys, sidecar.exporter; sys.exit('grpc' in sys.modules)"
+    code = "import sys, sidecar.export.exporter; sys.exit('grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,10 +8,10 @@ import stat
 
 import pytest
 
-from sidecar.spool import file as module
-from sidecar.spool.file import SpoolFile
-from sidecar.spool.format import FormatError
-from sidecar.spool.index import State
+from sidecar.export.spool import file as module
+from sidecar.export.spool.file import SpoolFile
+from sidecar.export.spool.format import FormatError
+from sidecar.export.spool.index import State
 
 
 @pytest.fixture

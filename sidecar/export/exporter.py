@@ -24,10 +24,10 @@ import aiohttp
 from otel.attributes import shown
 from otel.otlp import OtlpError, decode_response
 from otel.span import Span
-from sidecar.backlog import Backlog, Counters
 from sidecar.clock import Clock
-from sidecar.spool import Spool
-from sidecar.spool.task import SpoolTask
+from sidecar.export.backlog import Backlog, Counters
+from sidecar.export.spool import Spool
+from sidecar.export.spool.task import SpoolTask
 
 __all__ = ["Counters", "Exporter", "Pace"]
 

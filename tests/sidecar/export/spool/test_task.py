@@ -12,12 +12,12 @@ import pytest
 
 from otel.otlp import encode_request
 from otel.span import hop_to_span
-from sidecar.backlog import Backlog
 from sidecar.clock import SystemClock
-from sidecar.spool import task as module
-from sidecar.spool.disk import Spool
-from sidecar.spool.task import SpoolTask
-from sidecar.spool.turn import Place, Turn, Turned
+from sidecar.export.backlog import Backlog
+from sidecar.export.spool import task as module
+from sidecar.export.spool.disk import Spool
+from sidecar.export.spool.task import SpoolTask
+from sidecar.export.spool.turn import Place, Turn, Turned
 from tests.support.builders import a_hop
 
 FINAL = hop_to_span(a_hop())
@@ -172,7 +172,7 @@ async def test_a_disk_that_hangs_holds_up_neither_the_loop_nor_what_is_in_memory
 
 
 async def test_the_end_writes_what_is_not_written_and_closes(caplog):
-    caplog.set_level(logging.INFO, "sidecar.spool.task")
+    caplog.set_level(logging.INFO, "sidecar.export.spool.task")
     disk, backlog = FakeDisk(), Backlog(limit_bytes=1 << 20)
     async with running(disk, backlog) as task:
         await task.is_open.wait()

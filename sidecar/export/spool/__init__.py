@@ -3,6 +3,6 @@
 Every process writes into a folder of its own, which it holds by a lock; what a dead one left is sent by the next.
 """
 
-from sidecar.spool.disk import Spool
+from sidecar.export.spool.disk import Spool
 
 __all__ = ["Spool"]

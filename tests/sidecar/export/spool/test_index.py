@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.spool.index import FileIndex, State
+from sidecar.export.spool.index import FileIndex, State
 
 STATES = st.sampled_from(list(State))
 CHANGES = st.lists(st.tuples(st.integers(0, 100), STATES), max_size=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.spool.turn import Place, Record, Turn
+from sidecar.export.spool.turn import Place, Record, Turn
 
 
 def test_a_turn_without_a_wish_is_empty():

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.spool import disk as module
-from sidecar.spool import file as file_module
-from sidecar.spool.disk import Spool
-from sidecar.spool.folder import LOCK
-from sidecar.spool.format import HEAD_BYTES, RECORD_BYTES
-from sidecar.spool.turn import Place, Record, Turn, Turned
+from sidecar.export.spool import disk as module
+from sidecar.export.spool import file as file_module
+from sidecar.export.spool.disk import Spool
+from sidecar.export.spool.folder import LOCK
+from sidecar.export.spool.format import HEAD_BYTES, RECORD_BYTES
+from sidecar.export.spool.turn import Place, Record, Turn, Turned
 
 LARGE = 1 << 30
 

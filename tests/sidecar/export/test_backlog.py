@@ -17,9 +17,9 @@ from otel import schema
 from otel.hop import State
 from otel.otlp import decode_request, encode_request
 from otel.span import Span, hop_to_span
-from sidecar.backlog import Backlog
-from sidecar.spool import Spool
-from sidecar.spool.turn import Condition, Place, Record, Turned
+from sidecar.export.backlog import Backlog
+from sidecar.export.spool import Spool
+from sidecar.export.spool.turn import Condition, Place, Record, Turned
 from tests.support.builders import a_hop
 
 FINAL = hop_to_span(a_hop())
@@ -316,7 +316,7 @@ class TestWithADisk:
         assert is_balanced(queue)
 
     def test_a_turn_is_bounded(self, monkeypatch):
-        monkeypatch.setattr("sidecar.backlog.WRITE_BYTES", 2 * SIZE)
+        monkeypatch.setattr("sidecar.export.backlog.WRITE_BYTES", 2 * SIZE)
         queue = backlog(*[FINAL] * 6)
         assert self.turn(queue) == [1, 2]
         assert self.turn(queue) == [3, 4]

@@ -24,7 +24,7 @@ from typing import Final
 
 from otel.otlp import OtlpError, decode_request, encode_request
 from otel.span import Span, without_timeline
-from sidecar.spool.turn import Condition, Place, Record, Turn, Turned
+from sidecar.export.spool.turn import Condition, Place, Record, Turn, Turned
 
 LOAD_BYTES: Final = 4 << 20
 """At most so much comes from the disk in one turn, so that a turn is short; one request is less."""

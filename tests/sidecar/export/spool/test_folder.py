@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sidecar.spool.folder import LOCK, PREFIX, folders_in, locked, own_folder
+from sidecar.export.spool.folder import LOCK, PREFIX, folders_in, locked, own_folder
 
 
 def test_only_the_owner_may_look_into_it(tmp_path):
@@ -49,7 +49,7 @@ def test_a_folder_with_something_in_it_stays_for_the_next(tmp_path):
 
 def test_a_process_that_was_killed_holds_nothing(tmp_path):
     code = (
-        "import sys, os, signal, pathlib; from sidecar.spool.folder import own_folder\n"
+        "import sys, os, signal, pathlib; from sidecar.export.spool.folder import own_folder\n"
         "folder = own_folder(pathlib.Path(sys.argv[1])); print(folder.path, flush=True)\n"
         "sys.stdin.read() or os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-from sidecar.spool.file import SUFFIX_OF, SpoolFile
-from sidecar.spool.folder import Folder, folders_in, locked, own_folder
-from sidecar.spool.format import HEAD_BYTES, RECORD_BYTES, FormatError
-from sidecar.spool.index import State
-from sidecar.spool.turn import Condition, Place, Record, Turn, Turned
+from sidecar.export.spool.file import SUFFIX_OF, SpoolFile
+from sidecar.export.spool.folder import Folder, folders_in, locked, own_folder
+from sidecar.export.spool.format import HEAD_BYTES, RECORD_BYTES, FormatError
+from sidecar.export.spool.index import State
+from sidecar.export.spool.turn import Condition, Place, Record, Turn, Turned
 
 log = logging.getLogger(__name__)
 

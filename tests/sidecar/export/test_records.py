@@ -6,10 +6,10 @@ import pytest
 from otel.grain import LEFT_OUT
 from otel.hop import Anchor, End, Ending, EventClass, Phase, Place, Side, State, TapRole
 from otel.span import hop_to_span, span_to_hop
-from sidecar import records as module
+from sidecar.export import records as module
+from sidecar.export.records import LONG_EVENTS, WAITING, Records, kept
 from sidecar.identity import Identity
 from sidecar.recording.recorder import Recorder
-from sidecar.records import LONG_EVENTS, WAITING, Records, kept
 
 HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 KEYS = {

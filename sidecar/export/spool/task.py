@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from sidecar.backlog import Backlog
 from sidecar.clock import Clock
-from sidecar.spool.turn import Turn, Turned
+from sidecar.export.backlog import Backlog
+from sidecar.export.spool.turn import Turn, Turned
 
 log = logging.getLogger(__name__)
 

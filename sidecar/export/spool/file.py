@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sidecar.spool.folder import FILE_MODE
-from sidecar.spool.format import (
+from sidecar.export.spool.folder import FILE_MODE
+from sidecar.export.spool.format import (
     DONE,
     HEAD_BYTES,
     RECORD_BYTES,
@@ -20,7 +20,7 @@ from sidecar.spool.format import (
     encode_record,
     scan,
 )
-from sidecar.spool.index import FileIndex, State
+from sidecar.export.spool.index import FileIndex, State
 
 READ_BYTES: Final = 64 << 20
 """A file of that size was not written here, and is not read into memory."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.spool.format import (
+from sidecar.export.spool.format import (
     DONE,
     HEAD_BYTES,
     RECORD_BYTES,

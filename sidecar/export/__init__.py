@@ -1,0 +1,1 @@
+"""The way out: records become spans, and spans are delivered, or counted with the reason why not."""
