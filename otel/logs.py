@@ -5,10 +5,12 @@ Of other libraries only the form of a message is shown, never what was filled in
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
+import sys
 from time import gmtime
-from typing import Final
+from typing import Final, TextIO
 
 _OURS: Final = frozenset({"otel", "sidecar", "k8s"})
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -29,13 +31,33 @@ class Lines(logging.Formatter):
         return " ".join([time, record.levelname.lower(), message, *fields])
 
 
+class Stderr(logging.StreamHandler[TextIO]):
+    """Lines to stderr; those that cannot be written are counted. lost_count: of this process."""
+
+    lost_count = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # a method of logging
+        """Nobody can be told: the complaint would go where the line could not."""
+        del record
+        Stderr.lost_count += 1
+
+
 def log_to_stderr(level: str) -> None:
     """Send everything from this level on to stderr; what others say only when it is an error."""
-    handler = logging.StreamHandler()
+    handler = Stderr()
+    atexit.register(_let_go_of_stderr)
     handler.setFormatter(Lines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in ("aiohttp", "asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _let_go_of_stderr() -> None:
+    """At the end of a process: what cannot be written any more must not become its exit code."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        sys.stderr = None  # type: ignore[assignment]  # or the interpreter tries once more, and exits with 120
 
 
 def where(error: BaseException) -> str:

@@ -203,7 +203,7 @@ class Exchanges:
         if at_ns < live.stall_due_ns:
             return
         is_onset = live.stall_due_ns == progress_ns + self._limits.stall_after_ns
-        self.stall_count += is_onset
+        self.stall_count += is_onset and live.recorder.blocked_since_ns is None  # else the reader's, not the upstream's
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
 

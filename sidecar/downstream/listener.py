@@ -85,10 +85,14 @@ class Refusal(web.StreamResponse):
         return False
 
 
+class BadBody(Exception):  # noqa: N818  # the client's error
+    """The framing of a request's body is not valid."""
+
+
 class Handler(web.RequestHandler):
     """aiohttp's HTTP/1 for one connection, except that what it refuses is refused by the door, and never logged."""
 
-    __slots__ = ("_door", "_exchanges", "_refused_heads")
+    __slots__ = ("_door", "_exchanges", "_refused_heads", "body")
 
     def __init__(self, door: Door, refused_heads: RefusedHeads, exchanges: Exchanges, server: web.Server) -> None:
         super().__init__(
@@ -105,6 +109,15 @@ class Handler(web.RequestHandler):
         self._door = door
         self._refused_heads = refused_heads
         self._exchanges = exchanges
+        self.body: StreamReader | None = None  # of the request that runs
+
+    def data_received(self, data: bytes) -> None:
+        """Also tell a body that its framing broke: aiohttp queues that error behind the request that waits for it."""
+        super().data_received(data)
+        if self.body is not None and not self.body.is_eof():
+            queued = getattr(self, "_messages", None)  # where it is no more, the body's timeout ends it
+            if queued and not isinstance(queued[-1][0], RawRequestMessage):
+                self.body.set_exception(BadBody())
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
@@ -223,10 +236,14 @@ class Listener:
         door = None if request.transport is None else self._doors.of(request.transport)
         if door is None:
             return await self._relay.handle(request)  # the client has left, and the relay says so in its record
+        handler = request.protocol
+        assert isinstance(handler, Handler)
+        handler.body = request.content
         door.request_began()
         try:
             return await self._relay.handle(request)
         finally:
+            handler.body = None
             door.request_ended(request.content)
 
 

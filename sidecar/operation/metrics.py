@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from otel.exposition import Series, series, single
 from otel.hop import Ending
+from otel.logs import Stderr
 from sidecar.bounds.admission import Admission
 from sidecar.bounds.memory import resident_bytes
 from sidecar.bounds.overload import Overload
@@ -100,6 +101,7 @@ def _of_recording(exchanges: Exchanges, records: Records) -> Iterator[Series]:
         [({"ending": ending.value}, records.ended[ending]) for ending in Ending],
     )
     yield _counter("gapline_recording_failures_total", "bodies no longer looked at", exchanges.recording_failure_count)
+    yield _counter("gapline_log_lines_lost_total", "log lines that could not be written", Stderr.lost_count)
     yield _counter("gapline_records_lost_total", "records that could not be made", records.lost_count)
     yield _counter("gapline_kernel_samples_dropped_total", "samples past the limit", exchanges.dropped_sample_count)
     yield _counter("gapline_blocked_stretches_dropped_total", "stretches past the limit", exchanges.dropped_block_count)

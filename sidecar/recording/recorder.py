@@ -257,8 +257,11 @@ class Recorder:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a silence of it means anything: in a WebSocket either side may just have nothing to say."""
-        return not (self.is_muted or isinstance(self._body, Messages))
+        """Whether a silence of it means anything: in a WebSocket either side may just have nothing to say, and after
+        the event that marks the end there is nothing to come."""
+        if self.is_muted or isinstance(self._body, Messages):
+            return False
+        return self._body is None or self._body.terminal_seq is None
 
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""

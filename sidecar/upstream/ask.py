@@ -19,7 +19,7 @@ from sidecar.upstream.connection import UpstreamConnection
 from sidecar.upstream.dial import dial
 from sidecar.upstream.errors import BadRequestHead, BrokenOff, ConnectFailed
 from sidecar.upstream.origin import Origin
-from sidecar.upstream.pool import Pool
+from sidecar.upstream.pool import IDLE_NS, SURE_NS, Pool
 
 READ_BYTES: Final = 16_384
 """Most that one read of a request's body takes."""
@@ -102,7 +102,8 @@ class Upstream:
                 wants_upgrade=wants_upgrade,
             )
 
-        if (kept := self._kept()) is not None:
+        may_resend = body is None and method in _SAFE
+        if (kept := self._kept(may_resend=may_resend)) is not None:
             connection, idle_ns = kept
             try:
                 return await asked(connection)
@@ -110,7 +111,7 @@ class Upstream:
                 if connection.has_received or self._is_closed:
                     raise
                 self._pool.died_idle(idle_ns, self._clock())
-                if body is not None or method not in _SAFE:
+                if not may_resend:
                     raise
                 self.resent_count += 1
         return await asked(await self._opened())
@@ -147,9 +148,14 @@ class Upstream:
         self._open.discard(connection)
         self._pool.closed(connection, self._clock())
 
-    def _kept(self) -> tuple[UpstreamConnection, int] | None:
-        """A kept connection that is still open, as far as our kernel knows, and for how long it lay idle."""
-        kept = self._pool.take(self._clock(), lambda connection: connection.is_quiet)
+    def _kept(self, *, may_resend: bool) -> tuple[UpstreamConnection, int] | None:
+        """A kept connection that is still open, as far as our kernel knows, and for how long it lay idle.
+
+        What may not be sent twice must not cross with the close of an idle connection, and in clear a new one costs
+        next to nothing: it takes only one that the upstream cannot be tired of yet.
+        """
+        within_ns = IDLE_NS if may_resend or self._ssl is not None else SURE_NS
+        kept = self._pool.take(self._clock(), lambda connection: connection.is_quiet, within_ns=within_ns)
         self.reused_count += kept is not None
         return kept
 

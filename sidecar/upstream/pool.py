@@ -14,6 +14,8 @@ IDLE_COUNT: Final = 512
 """Most idle connections: as many as streams that end at once, at 2 KiB and a descriptor each."""
 IDLE_NS: Final = 4_000_000_000
 """How long an idle connection is kept: less than the 5 s after which uvicorn and Node close theirs."""
+SURE_NS: Final = 500_000_000
+"""An upstream that closes connections idle for less than this is not known to exist."""
 LEARNT_NS: Final = 300_000_000_000
 """How long a close is remembered: a server that restarts closes idle ones too, and that says nothing of its limit."""
 
@@ -53,9 +55,12 @@ class Pool(Generic[T]):
             over.append(self._pop_oldest())
         return over
 
-    def take(self, at_ns: int, is_usable: Callable[[T], bool]) -> tuple[T, int] | None:
-        """The youngest usable one and for how long it lay idle, None when there is none that is not too old."""
-        limit_ns = self.idle_limit_ns(at_ns)
+    def take(self, at_ns: int, is_usable: Callable[[T], bool], *, within_ns: int = IDLE_NS) -> tuple[T, int] | None:
+        """The youngest usable one and for how long it lay idle, None when there is none that is not too old.
+
+        within_ns: how long it may have lain idle at most.
+        """
+        limit_ns = min(within_ns, self.idle_limit_ns(at_ns))
         for connection, since_ns in reversed(self._since_ns.items()):
             if at_ns - since_ns >= limit_ns:
                 return None

@@ -185,6 +185,14 @@ def explained_ns(hop, start_ns, end_ns):
     return sum(overlap for overlap in overlaps if overlap > 0)
 
 
+@fault(20, "a reader that takes nothing for a while is counted as no stall of the upstream")
+async def test_a_reader_that_takes_nothing_is_not_counted_as_a_stall():
+    async with between(flood, stall_after="300ms") as (up, proxy), stuck_clients(proxy, 1):
+        await until(lambda: up.asked, "it is asked")
+        await asyncio.sleep(1.0)
+        assert proxy.sidecar.exchanges.stall_count == 0
+
+
 @fault(21, "the good one is served as ever, and the places of the stuck come back")
 async def test_a_hundred_stuck_clients_do_not_harm_a_good_one():
     options = {"slow_reader": "end", "write_deadline": "1s", "max_streams": "101"}

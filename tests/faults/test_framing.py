@@ -106,7 +106,7 @@ async def test_a_body_sent_byte_by_byte_is_the_same_body():
 
 
 @report("R003", "an event leaves when it has come, not when a buffer is full")
-@report("R116", "one block a write, handed on in the turn in which it came")
+@report("R116", "one block a write, and none waits for another")
 async def test_an_event_does_not_wait_for_the_next_one():
     passed = asyncio.Queue()
 
@@ -363,7 +363,7 @@ async def test_fields_of_12_kb_pass_both_ways():
     assert (got.status, got.values("x-long")) == (200, [value.encode()])
 
 
-@fault(39, "70 KB: 431 for a request, counted; 502 for an answer")
+@fault(39, "70 KB: 431 for a request, 502 for an answer")
 async def test_fields_of_70_kb_are_refused_cleanly():
     value = "v" * 70_000
     async with between(sending(simple("200 OK", b"ok", f"X-Long: {value}"))) as (up, proxy):

@@ -152,10 +152,10 @@ async def test_a_huge_last_event_does_not_hold_up_the_others(tmp_path):
 
     assert bytes(big_one.body) == small * 100 + big + DONE
     assert bytes(paced.body) == small * 60
-    assert lag_s < 0.3
+    assert lag_s < 0.1
 
 
-@fault(31, "new requests 503, connections not kept, health answers, the heaviest go first, and it recovers")
+@fault(31, "new requests 503 and Retry-After, connections not kept, health answers, and it recovers")
 async def test_memory_that_runs_out_costs_new_requests_first(tmp_path):
     stuck = 60
     with Fleet(tmp_path) as fleet:

@@ -138,8 +138,9 @@ async def test_a_stream_is_complete_with_its_terminal_event_though_the_connectio
         client.leave()
         hop = await proxy.hop()
         await asyncio.wait_for(up.asked[0].wire.gone.wait(), 1)
+        stall_count = proxy.sidecar.exchanges.stall_count
 
-    assert hop.end.ending is Ending.COMPLETE
+    assert (hop.end.ending, stall_count) == (Ending.COMPLETE, 0)
 
 
 @fault(6, "complete, with the framing noted as incomplete")

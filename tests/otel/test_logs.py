@@ -1,6 +1,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -63,3 +65,14 @@ def test_an_exception_shows_where_it_was_and_not_what_it_said(lines):
     assert "ValueError at test_logs.py:" in line
     assert "words" not in line
     assert where(KeyError()) == "KeyError at unknown"
+
+
+def test_lines_that_cannot_be_written_are_counted_and_do_not_become_the_exit_code():
+    code = (
+        "import logging, otel.logs as logs; logs.log_to_stderr('info');"
+        "[logging.getLogger('otel').info('x') for _ in range(3)]; print(logs.Stderr.lost_count)"
+    )
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout) == (0, "3\n")
