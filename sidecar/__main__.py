@@ -90,7 +90,7 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
     """One process from its start to its end."""
     clock = SystemClock(offset_ns=round(config.clock_offset * 1e9))
     exporter = exporter_of(config, clock)
-    signals = Signals()
+    signals = Signals(is_worker=post is not None)
     try:
         sockets = _sockets(config, post)
         most_connections = connection_limit(raise_limit())

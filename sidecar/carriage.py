@@ -29,7 +29,7 @@ from sidecar.downstream.door import Door
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.response import Response
 from sidecar.exchanges import Exchanges
-from sidecar.failures import BAD_FRAMING, DRAINING, FULL, OVERLOADED, STOPPED, Failure, failure_of
+from sidecar.failures import BAD_FRAMING, DRAINING, FULL, OUR_FAULT, OVERLOADED, STOPPED, Failure, failure_of
 from sidecar.identity import IdField
 from sidecar.live import Live
 from sidecar.question import Question
@@ -38,6 +38,8 @@ from sidecar.upstream import Answer, BrokenOff, Cut, Piece, Upstream
 
 log = logging.getLogger(__name__)
 
+UPGRADE_REQUIRED: Final = 426
+"""The one answer whose Upgrade field is not for us (RFC 9110, 15.5.22)."""
 LOST: Final = Stop(Ending.LOST)
 BLOCKED_NS: Final = 5_000_000
 """Waits for the reader below this are the scheduler's, not the reader's."""
@@ -129,8 +131,7 @@ class Carriage:
         except Exception as error:  # noqa: BLE001  # our own mistake: what the reader has must not look whole
             self._live.stop_as(LOST)
             self._abandon()
-            self._route.exchanges.relay_failure_count += 1
-            log.warning("exchange lost", extra={"error": type(error).__name__, "at": _place_of(error)})
+            self._tell_fault(error)
         return self._response.handed()
 
     async def _carry(self) -> None:
@@ -153,10 +154,18 @@ class Carriage:
         try:
             self._answer = answer = await self._question.ask(self._route.upstream)
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the reader gets an answer
-            return await self._refuse(BAD_FRAMING if self._question.has_bad_body else failure_of(error))
+            failure = BAD_FRAMING if self._question.has_bad_body else failure_of(error)
+            if failure is OUR_FAULT:
+                self._tell_fault(error)
+            return await self._refuse(failure)
         if answer.is_upgraded:
             return await self._switch(answer)
         return await self._pass_on(answer)
+
+    def _tell_fault(self, error: Exception) -> None:
+        """Our own mistake."""
+        self._route.exchanges.relay_failure_count += 1
+        log.warning("exchange lost", extra={"error": type(error).__name__, "at": _place_of(error)})
 
     # An answer of our own.
 
@@ -247,6 +256,9 @@ class Carriage:
                 self._live.recorder.alias_seen(value)
         if self._id_field.name.lower() not in names:
             fields.append((self._id_field.name, self._id_field.value))
+        if answer.status == UPGRADE_REQUIRED:
+            wanted = [(name, value) for name, value in answer.fields if name.lower() == "upgrade"]
+            fields += [("Connection", "Upgrade"), *wanted]
         return fields
 
     def _begin(self) -> None:
@@ -261,7 +273,10 @@ class Carriage:
             try:
                 piece = await answer.read()
             except BrokenOff as error:
-                self._upstream_ended(answer, is_clean=False, cut=error.cut)
+                if answer.upload_error is None:
+                    self._upstream_ended(answer, is_clean=False, cut=error.cut)
+                else:  # we broke it off, since the client's request will never be whole
+                    recorder.stopped(Ending.REJECTED, self._clock.monotonic_ns(), error_type=BAD_FRAMING.type)
                 return False
             if piece is None:
                 self._upstream_ended(answer, is_clean=True)

@@ -36,6 +36,9 @@ KEPT: Final = 2_048
 NOTSENT_LOWAT_BYTES: Final = 4_096
 """Not-yet-sent bytes from which our kernel takes no more: so a slow reader is felt here, and soon."""
 
+KEEPALIVE_S: Final = (60, 15, 4)
+"""Silence, pause between looks and looks after which a machine counts as gone: 2 minutes, where Linux takes 2 hours."""
+
 _IS_LINUX: Final = sys.platform == "linux"
 _TCP_INFO: Final = 11
 _TCP_NOTSENT_LOWAT: Final = 25
@@ -66,6 +69,16 @@ def parse_tcp_info(data: bytes) -> TcpInfo | None:
         return None
     info = TcpInfo(*_LAYOUT.unpack_from(data))
     return replace(info, round_trip_us=None) if info.round_trip_us == _UNKNOWN_US else info
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Have the kernel find out that the other machine is gone: a silent stream may wait for hours."""
+    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), KEEPALIVE_S, strict=True):
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class Connection:
@@ -128,6 +141,8 @@ class Connection:
 
     def sent_bytes(self) -> int | None:
         """All bytes that this connection ever was given to send, acknowledged or not."""
+        if self._transport.get_extra_info("ssl_object") is not None:
+            return None  # the kernel counts what TLS has made of them
         info, rest = self.tcp_info(), self.unacknowledged_bytes()
         return None if info is None or rest is None else info.acked_bytes + rest + self.buffered_bytes
 

@@ -14,7 +14,7 @@ from sidecar.failures import Failure, refusal_of
 from sidecar.http1.head import ResponseHead
 from sidecar.identity import IdField
 from sidecar.live import Live
-from sidecar.upstream import READ_BYTES, Answer, Upstream, origin_form
+from sidecar.upstream import READ_BYTES, Answer, Upstream, authority_of, origin_form
 
 EXPECT_S: Final = 0.5
 """A client that waits for 100 sends its body after about a second anyhow; until then the upstream may say it itself."""
@@ -30,6 +30,7 @@ class Question:
         "_fields",
         "_host",
         "_id_field",
+        "_is_answered",
         "_live",
         "_now",
         "_request",
@@ -58,6 +59,7 @@ class Question:
         self._now = now
         self._version = (request.version.major, request.version.minor)
         self._awaits_continue = self._version >= (1, 1) and headers.value_of(fields, "expect") is not None
+        self._is_answered = False
         self.has_bad_body = False
 
     def refusal(self) -> Failure | None:
@@ -90,7 +92,8 @@ class Question:
                 wants_upgrade=self.wants_upgrade,
             )
         finally:
-            live.asked_ns = None
+            self._is_answered = True
+            live.asked_ns = live.body_wait_since_ns = None
             if waiting is not None:
                 waiting.cancel()
 
@@ -100,7 +103,7 @@ class Question:
 
     def _passed(self, authority: str) -> list[tuple[str, str]]:
         fields = [field for field in headers.end_to_end(self._fields) if field[0].lower() not in _ENDS_HERE]
-        host = self._host or headers.value_of(self._fields, "host")
+        host = self._host or authority_of(self._request.raw_path) or headers.value_of(self._fields, "host")
         fields.insert(0, ("Host", authority if host is None else host))  # only HTTP/1.0 comes without one
         id_field = self._id_field
         if headers.request_id_of(fields, (id_field.name,)) is None:  # it came empty, not at all, or as hop-by-hop
@@ -114,7 +117,8 @@ class Question:
         live, recorder, content = self._live, self._live.recorder, self._request.content
         try:
             while True:
-                live.body_wait_since_ns = self._now()
+                if not self._is_answered:  # from then on the client may send on for as long as it reads
+                    live.body_wait_since_ns = self._now()
                 try:
                     data = await content.read(READ_BYTES)
                 finally:

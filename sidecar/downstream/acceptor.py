@@ -15,6 +15,7 @@ from typing import Final
 
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.sockets import close_sockets
+from sidecar.secure import TlsTransport
 from sidecar.tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,6 @@ PAUSE_S: Final = 0.1
 """How long accepting rests when it cannot go on: ten attempts a second cost nothing, and a client hardly notices."""
 BATCH: Final = 64
 """Connections accepted in one go, so that a burst of them does not hold up what runs."""
-SHUTDOWN_S: Final = 5.0
-"""For the client's part of an orderly end of TLS."""
 
 
 class Acceptor:
@@ -120,13 +119,12 @@ class Acceptor:
             if self._tls is None:
                 await loop.connect_accepted_socket(self._make_door, accepted)
             else:
-                await loop.connect_accepted_socket(
-                    self._make_door,
-                    accepted,
-                    ssl=self._tls.context,
-                    ssl_handshake_timeout=self._handshake_timeout_s,
-                    ssl_shutdown_timeout=SHUTDOWN_S,
-                )
+                # Not the event loop's TLS: that has a buffer of its own, behind which nobody sees what our kernel takes
+                secure = TlsTransport(self._tls.context, host=None)
+                async with asyncio.timeout(self._handshake_timeout_s):
+                    await loop.connect_accepted_socket(lambda: secure, accepted)
+                    await secure.handshake()
+                secure.start(self._make_door())
         except OSError:  # ssl.SSLError is one, and so are a timeout and a client that has left
             self.failed_handshake_count += self._tls is not None
         finally:

@@ -29,11 +29,20 @@ def open_for(count: int, listeners: Sequence[Sequence[Endpoint]]) -> list[Socket
     found: list[list[list[socket.socket]]] = [[[] for _ in listeners] for _ in range(count)]
     with ExitStack() as opened:
         for place, endpoint in ((place, each) for place, endpoints in enumerate(listeners) for each in endpoints):
-            for process, sockets in zip(found, _opened(count, endpoint), strict=True):
+            for process, sockets in zip(found, _told(count, endpoint), strict=True):
                 process[place] += sockets
                 opened.callback(close_listening, [sockets])
         opened.pop_all()
     return list(found)
+
+
+def _told(count: int, endpoint: Endpoint) -> list[list[socket.socket]]:
+    """As `_opened`; the error says where."""
+    try:
+        return _opened(count, endpoint)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OSError(error.errno, f"--listen or --egress {endpoint}: {reason}") from error
 
 
 def _opened(count: int, endpoint: Endpoint) -> list[list[socket.socket]]:

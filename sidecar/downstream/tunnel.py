@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, Literal, Protocol, cast
 
 from sidecar.downstream.sniff import Opening
+from sidecar.kernel import keep_alive
 from sidecar.upstream.dial import dial
 from sidecar.upstream.origin import Origin
 
@@ -103,6 +104,7 @@ class Side(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        keep_alive(transport.get_extra_info("socket"))
         self._tunnel.side_opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -48,7 +48,8 @@ ASKED_WAIT_S: Final = 300.0
 OPEN_S: Final = 5.0
 """Longest that the first request waits for what the spool holds, which is older."""
 
-_TRY_LATER: Final = frozenset({429, 502, 503, 504})
+_TRY_LATER: Final = frozenset({401, 403, 429, 502, 503, 504})
+"""A token that is wrong today is put right by somebody; what waits for that is not lost."""
 _TOO_LARGE: Final = 413
 _SECOND_NS: Final = 1_000_000_000
 

@@ -82,6 +82,11 @@ class Section:
         self._check_beginning(self._line, end_bytes=0)
         return -1
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all lines that have ended."""
+        return self._size_bytes
+
     def head(self) -> ResponseHead:
         """The head, once its blank line has come."""
         status_line = self._status_line

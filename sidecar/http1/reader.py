@@ -12,10 +12,11 @@ from typing import Final, Literal
 
 from sidecar.http1.chunked import ChunkedReader
 from sidecar.http1.framing import Framing, FramingKind, framing_of, is_reusable
-from sidecar.http1.head import Http1Error, ResponseHead, Section
+from sidecar.http1.head import HEAD_BYTES, Http1Error, ResponseHead, Section
 
 INTERIMS: Final = 64
-"""Most interim answers before the final one. Servers send one or two; this one would keep a reader waiting for ever."""
+"""Most interim answers before the final one. Servers send one or two; this one would keep a reader waiting for ever.
+Together they are no longer than one head may be, since nothing holds them back for a reader that does not read."""
 
 Cut = Literal["fin", "framing"]
 """How an answer broke: its connection ended in order but too early, or its bytes are not what was announced."""
@@ -85,6 +86,7 @@ class ResponseReader:
     __slots__ = (
         "_at",
         "_chunks",
+        "_interim_bytes",
         "_interim_count",
         "_is_reusable",
         "_left_bytes",
@@ -101,6 +103,7 @@ class ResponseReader:
         self._at = _At.HEAD
         self._section = Section(is_head=True)
         self._interim_count = 0
+        self._interim_bytes = 0
         self._chunks = ChunkedReader()
         self._left_bytes: int | None = None
         self._is_reusable = False
@@ -154,7 +157,8 @@ class ResponseReader:
                 out.append(Upgraded(head, data[at:]))
             else:
                 self._interim_count += 1
-                if self._interim_count > INTERIMS:
+                self._interim_bytes += self._section.size_bytes
+                if self._interim_count > INTERIMS or self._interim_bytes > HEAD_BYTES:
                     raise Http1Error("interim answers come to an end")
                 self._section = Section(is_head=True)
                 out.append(Interim(head))

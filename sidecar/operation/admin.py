@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import os
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -90,7 +91,10 @@ class AdminSite:
         """Open it. Raises OSError."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connected, address.host, address.port)
+        try:
+            self._server = await loop.create_server(self._connected, address.host, address.port)
+        except OSError as error:
+            raise OSError(error.errno, f"--admin {address}: {os.strerror(error.errno or 0)}") from error
 
     async def close(self) -> None:
         if self._server is not None:

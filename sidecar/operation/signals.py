@@ -19,7 +19,9 @@ WISHES: Final = (signal.SIGHUP, signal.SIGUSR1)
 class Signals:
     """Takes this process's signals, from one event loop, which has to run in the main thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_worker: bool = False) -> None:
+        """is_worker: SIGTERM drains however often it comes, for systemd sends it to the parent and to us; and only the
+        parent obeys wishes."""
         self._stops: asyncio.Queue[int] = asyncio.Queue()
         self._is_stopping = False
         self._has_terminal = os.isatty(0)
@@ -27,8 +29,10 @@ class Signals:
         loop = asyncio.get_running_loop()
         for number in STOPPING:
             loop.add_signal_handler(number, self._stops.put_nowait, number)
+        if is_worker:
+            loop.add_signal_handler(signal.SIGTERM, self.stop)
         for number in WISHES:
-            loop.add_signal_handler(number, self._wishes.put_nowait, number)
+            loop.add_signal_handler(number, *((_ignore,) if is_worker else (self._wishes.put_nowait, number)))
 
     def stop(self) -> None:
         """As if a signal had said so, unless one has: only people end what drains."""
@@ -60,3 +64,7 @@ class Signals:
                     await account.reload()
                 case signal.SIGUSR1:
                     await account.switch_passthrough(is_on=not await account.is_passthrough())
+
+
+def _ignore() -> None:
+    """The parent says it to every worker, over their channel."""

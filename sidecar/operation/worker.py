@@ -129,8 +129,9 @@ class Worker:
 
     def stop(self) -> None:
         """Let it drain, and do not start it again; the second time, end it at once."""
+        number = signal.SIGINT if self._is_stopping.is_set() else signal.SIGTERM
         self._is_stopping.set()
-        self._signal(signal.SIGTERM)
+        self._signal(number)
 
     def kill(self) -> None:
         """End it without its doing."""

@@ -18,7 +18,7 @@ from sidecar.upstream.errors import (
     TlsFailed,
     UpstreamError,
 )
-from sidecar.upstream.origin import Origin, fields_of, origin_form, origin_of
+from sidecar.upstream.origin import Origin, authority_of, fields_of, origin_form, origin_of
 
 __all__ = [
     "HEAD_LINES",
@@ -39,6 +39,7 @@ __all__ = [
     "Upgraded",
     "Upstream",
     "UpstreamError",
+    "authority_of",
     "fields_of",
     "origin_form",
     "origin_of",

@@ -110,7 +110,8 @@ class Upstream:
             except BrokenOff:
                 if connection.has_received or self._is_closed:
                     raise
-                self._pool.died_idle(idle_ns, self._clock())
+                if idle_ns >= SURE_NS:  # sooner, it was not idleness that ended it
+                    self._pool.died_idle(idle_ns, self._clock())
                 if not may_resend:
                     raise
                 self.resent_count += 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import select
-import socket
 import ssl as tls
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol, cast
@@ -20,17 +19,15 @@ from sidecar.http1.framing import Framing, FramingKind, keep_alive_s
 from sidecar.http1.head import ResponseHead
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader
 from sidecar.http1.reader import Upgraded as Switched
-from sidecar.kernel import Connection
+from sidecar.kernel import Connection, keep_alive
+from sidecar.receive import BUFFER, leftover
+from sidecar.secure import TlsTransport
 from sidecar.upstream.answer import Answer, Upgraded
 from sidecar.upstream.errors import BadAnswer, BrokenOff, Cut, UpstreamError
-from sidecar.upstream.receive import BUFFER, leftover
-from sidecar.upstream.secure import TlsTransport
 from sidecar.upstream.upload import Upload
 
 WRITE_AHEAD_BYTES: Final = 65_536
 """Of an upload's bytes that our kernel does not take, from which the upload waits."""
-KEEPALIVE_S: Final = (60, 15, 4)
-"""Silence, pause between looks and looks after which a machine counts as gone: 2 minutes, where Linux takes 2 hours."""
 
 _CLOSED_HERE: Final = "it was closed on this side"
 _NOISE: Final = select.POLLIN | getattr(select, "POLLRDHUP", 0)
@@ -101,6 +98,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             return await coming
         except BaseException:
             if coming is self._head:
+                coming.cancel()  # nobody waits for it any more
                 self.abort()
             elif coming.done() and not coming.cancelled() and coming.exception() is None:
                 coming.result().abort()  # cancelled just when it had come
@@ -177,7 +175,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._kernel = Connection(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
-        _keep_alive(transport.get_extra_info("socket"))
+        keep_alive(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return BUFFER
@@ -316,13 +314,3 @@ def _lost(error: Exception | None) -> BrokenOff:
         "framing" if isinstance(error, tls.SSLError) else "timeout" if isinstance(error, TimeoutError) else "reset"
     )
     return BrokenOff("a connection lasts until its answer is whole", cut)
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Have the kernel find out that the other machine is gone: a silent stream may wait for hours."""
-    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), KEEPALIVE_S, strict=True):
-        if (option := getattr(socket, name, None)) is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import aiohappyeyeballs
 
+from sidecar.secure import TlsTransport
 from sidecar.upstream.errors import ConnectFailed, ConnectTimeout, TlsFailed
 from sidecar.upstream.origin import Origin
-from sidecar.upstream.secure import TlsTransport
 
 ATTEMPT_S: Final = 0.25
 """Until the next address is tried beside one that does not answer (RFC 8305, 5)."""

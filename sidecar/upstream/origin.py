@@ -62,6 +62,12 @@ def origin_form(target: str) -> str:
     return path if path.startswith("/") or path == "*" else "/" + path
 
 
+def authority_of(target: str) -> str | None:
+    """The authority in an absolute target, which goes before the Host field (RFC 9112, 3.2.2); None in other forms."""
+    absolute = _ABSOLUTE.match(target)
+    return None if absolute is None else absolute[0].partition("://")[2].rpartition("@")[2] or None
+
+
 def fields_of(raw_headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     """The fields of a head, in order and spelling; bytes that are no UTF-8 stand in them as surrogates."""
     return [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw_headers]

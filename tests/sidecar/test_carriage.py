@@ -416,3 +416,37 @@ async def test_a_reader_that_leaves_before_a_refusal_is_recorded_as_gone():
         hop = await proxy.hop()
 
     assert hop.end.ending is Ending.CLIENT_DISCONNECT
+
+
+async def test_a_426_keeps_the_upgrade_that_it_asks_for():
+    steps = [head(426, "a/b", "Upgrade: websocket", "Connection: Upgrade"), last_chunk()]
+    reply, _, _ = await exchange(*steps, sent=get())
+
+    assert (reply.status, reply.field("Upgrade"), reply.field("Connection")) == (426, ["websocket"], ["Upgrade"])
+
+
+async def test_a_clients_broken_upload_beside_a_running_answer_is_the_clients():
+    is_broken = asyncio.Event()
+    steps = [head(200, SSE), chunk(HELLO), wait_for(is_broken), hang()]
+    async with upstream(*steps, reads_body=False) as up, sidecar(up.url) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(request("POST", CHAT, "Transfer-Encoding: chunked", body=b"1\r\n{\r\n"))
+        await reader.readuntil(HELLO)
+        writer.write(b"zz\r\n")
+        rest = await reader.read()
+        is_broken.set()
+        hop = await proxy.hop()
+        writer.close()
+
+    assert b"0\r\n\r\n" not in rest
+    assert (hop.end.ending, hop.end.ended_by, hop.exchange.error_type) == (Ending.REJECTED, Side.SIDECAR, "bad_request")
+
+
+async def test_our_own_mistake_in_asking_is_counted_and_told(monkeypatch, caplog):
+    monkeypatch.setattr("sidecar.upstream.connection.UpstreamConnection.exchange", None)
+    async with upstream(head(200, "a/b"), last_chunk()) as up, sidecar(up.url) as proxy:
+        reply = await ask(proxy.port, get())
+        await proxy.hop()
+
+        assert (reply.status, proxy.sidecar.exchanges.relay_failure_count) == (500, 1)
+    assert "exchange lost" in caplog.text

@@ -4,13 +4,17 @@ import shutil
 import socket
 import ssl
 import subprocess
+from contextlib import suppress
 
 import pytest
 
+from otel.hop import Ending
 from sidecar.tls import CHECK_NS, H2, ServerTls, TlsError, server_context, upstream_context
 from tests.support.certificates import make_pair
 from tests.support.front import front, say_ok, until
+from tests.support.script import chunk, get, hang, head, request, send, sidecar, upstream, wait
 
+SSE = "text/event-stream"
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -221,3 +225,94 @@ def test_authorities_that_cannot_be_read_are_named(tmp_path):
     for name in ("ca.pem", "missing.pem"):
         with pytest.raises(TlsError, match=name):
             upstream_context(ca=tmp_path / name, cert=None, key=None, protocols=H2)
+
+
+def through_tls(pairs):
+    return {"tls_cert": str(pairs[0].cert), "tls_key": str(pairs[0].key)}
+
+
+async def test_what_is_called_taken_through_tls_our_kernel_has(pairs):
+    """Also behind a reader that never reads: no buffer stands between us and the kernel unseen."""
+    event = b"data: " + b"x" * 504 + b"\n\n"
+    steps = [head(200, SSE), *[step for _ in range(300) for step in (chunk(event), wait(0.002))], hang()]
+    async with upstream(*steps) as up, sidecar(up.url, exact="true", **through_tls(pairs)) as proxy:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.connect(("127.0.0.1", proxy.port))
+        client = await asyncio.to_thread(trusting(pairs[0]).wrap_socket, client, server_hostname="localhost")
+        await asyncio.to_thread(client.sendall, get())
+        async with asyncio.timeout(5):
+            while True:
+                await asyncio.sleep(0.05)
+                (live,) = proxy.sidecar.exchanges.running()
+                if live.recorder.blocked_since_ns is not None and live.recorder.event_count:
+                    break
+        info, owed_bytes = live.connection.tcp_info(), live.connection.unacknowledged_bytes()
+        called_taken_bytes = live.writer.output_size - live.connection.buffered_bytes
+        client.close()
+
+    assert called_taken_bytes <= info.acked_bytes + owed_bytes
+
+
+async def test_messages_flow_through_tls_to_a_client_that_only_reads(pairs):
+    upgrade = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    messages = [step for number in range(10) for step in (wait(0.01), send(bytes([0x82, 1, number])))]
+    async with upstream(send(upgrade), *messages, hang()) as up, sidecar(up.url, **through_tls(pairs)) as proxy:
+        reader, writer = await connect(proxy.port, trusting(pairs[0]))
+        writer.write(request("GET", "/v1/realtime", "Connection: Upgrade", "Upgrade: websocket"))
+        await reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(3):
+            got = await reader.readexactly(30)
+        writer.close()
+
+    assert got == b"".join(bytes([0x82, 1, number]) for number in range(10))
+
+
+async def test_a_refusal_arrives_through_tls_although_the_client_is_still_sending(pairs):
+    async with sidecar("http://127.0.0.1:1", **through_tls(pairs)) as proxy:
+        reader, writer = await connect(proxy.port, trusting(pairs[0]))
+        writer.write(b"GET / HTTP/1.1\r\nHost: h\r\nX: ")
+        for _ in range(20):
+            writer.write(b"a" * 200_000)
+            await asyncio.sleep(0.002)
+        async with asyncio.timeout(3):
+            answer = await reader.read()
+        writer.transport.abort()
+
+    assert answer.startswith(b"HTTP/1.1 431")
+
+
+async def test_what_the_kernel_says_of_encrypted_bytes_is_not_taken_for_plain_ones(pairs):
+    async with (
+        upstream(head(200, SSE), chunk(b"data: x\n\n"), hang()) as up,
+        sidecar(up.url, **through_tls(pairs)) as proxy,
+    ):
+        reader, writer = await connect(proxy.port, trusting(pairs[0]))
+        writer.write(get())
+        await reader.readuntil(b"data: x\n\n")
+        (live,) = proxy.sidecar.exchanges.running()
+        evidence = live.evidence
+        writer.close()
+
+    assert evidence is None
+
+
+@pytest.mark.parametrize("with_alert", [True, False])
+async def test_a_client_that_ends_its_connection_through_tls_has_left_and_how_is_known(pairs, with_alert):
+    async with (
+        upstream(head(200, SSE), chunk(b"data: x\n\n"), hang()) as up,
+        sidecar(up.url, **through_tls(pairs)) as proxy,
+    ):
+        raw = socket.create_connection(("127.0.0.1", proxy.port))
+        secure = await asyncio.to_thread(trusting(pairs[0]).wrap_socket, raw, server_hostname="localhost")
+        await asyncio.to_thread(secure.sendall, get())
+        await asyncio.to_thread(secure.recv, 1000)
+        if with_alert:
+            with suppress(OSError):
+                secure.setblocking(False)
+                secure.unwrap()
+        os.close(secure.detach())
+        hop = await proxy.hop()
+
+    assert hop.end.ending is Ending.CLIENT_DISCONNECT
+    assert hop.end.cut in {"fin", "reset"}

@@ -349,3 +349,12 @@ def test_a_valid_answer_is_what_h11_reads(answer, cuts):
 
 def raw(fields: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in fields]
+
+
+def test_interim_answers_are_together_no_longer_than_a_head_may_be():
+    hint = b"HTTP/1.1 103 Early Hints\r\n" + b"Link: " + b"a" * 60_000 + b"\r\n\r\n"
+    reader = ResponseReader("GET")
+
+    outputs = [output for _ in range(5) for output in reader.feed(hint)]
+
+    assert [type(output) for output in outputs] == [Interim] * 4 + [Broken]

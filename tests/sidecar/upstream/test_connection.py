@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from sidecar.receive import RECEIVE_BYTES
 from sidecar.upstream import BadAnswer, BrokenOff
 from sidecar.upstream.answer import AHEAD_BYTES
 from sidecar.upstream.connection import WRITE_AHEAD_BYTES
-from sidecar.upstream.receive import RECEIVE_BYTES
 from tests.support.upstreams import (
     CHUNKED,
     LAST,

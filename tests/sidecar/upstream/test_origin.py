@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.upstream.origin import Origin, fields_of, origin_form, origin_of
+from sidecar.upstream.origin import Origin, authority_of, fields_of, origin_form, origin_of
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,19 @@ def test_fields_keep_their_bytes(value):
     ((name, text),) = fields_of([(b"x-A", value)])
 
     assert (name, text.encode("utf-8", "surrogateescape")) == ("x-A", value)
+
+
+@pytest.mark.parametrize(
+    ("target", "authority"),
+    [
+        ("http://right.example/x", "right.example"),
+        ("HTTP://user:secret@right.example:81?a=b", "right.example:81"),
+        ("http://[::1]:8000/x", "[::1]:8000"),
+        ("http:///x", None),
+        ("/x", None),
+        ("*", None),
+        ("/http://a", None),
+    ],
+)
+def test_only_an_absolute_target_has_an_authority(target, authority):
+    assert authority_of(target) == authority

@@ -11,22 +11,26 @@ from __future__ import annotations
 import asyncio
 import ssl as tls
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from sidecar.upstream.receive import BUFFER, leftover
+from sidecar.receive import BUFFER, leftover
+
+SHUTDOWN_S: Final = 5.0
+"""For a client to end its side, after ours has ended."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """The TLS client on one TCP connection: its protocol, and the transport of the protocol above.
+    """TLS on one TCP connection: its protocol, and the transport of the protocol above.
 
-    It makes the handshake as soon as it is connected; `start` then gives it its protocol.
+    host: whom the server must be; None where we are the server. It makes the handshake as soon as it is connected;
+    `start` then gives it its protocol.
     """
 
-    def __init__(self, context: tls.SSLContext, *, host: str) -> None:
+    def __init__(self, context: tls.SSLContext, *, host: str | None) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = tls.MemoryBIO(), tls.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
         self._shaken: asyncio.Future[None] = self._loop.create_future()
         self._raw: asyncio.Transport
         self._protocol: asyncio.BaseProtocol | None = None
@@ -35,6 +39,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_over = False  # closed on this side, or by the alert
         self._is_lost = False
         self._error: Exception | None = None  # why it was lost
+        self._linger: asyncio.TimerHandle | None = None
 
     async def handshake(self) -> None:
         """Wait until it is made. Raises ssl.SSLError, and OSError when the peer closed; then it is closed."""
@@ -102,7 +107,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             with suppress(tls.SSLError):  # it wants to read the peer's alert too, which need not be waited for
                 self._object.unwrap()
             self._send()
-            self._raw.close()
+            if self._object.server_side and _end_writing(self._raw):
+                # what the client still sends would be answered by a reset, which takes what it has not read with it
+                self._linger = self._loop.call_later(SHUTDOWN_S, self._raw.abort)
+                self._raw.resume_reading()
+            else:
+                self._raw.close()
 
     def abort(self) -> None:
         self._is_over = True
@@ -118,6 +128,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._is_over:
+            return
         self._incoming.write(BUFFER[:nbytes])
         if not self._shaken.done():
             self._shake()
@@ -135,8 +147,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
         if not self._shaken.done():
             self._shaken.set_exception(exc or ConnectionResetError("the peer closed the connection"))
+            self._shaken.exception()  # where nobody waits any more, it is no news
         if exc is not None and not self._is_over:
             for data in leftover(self._raw):
                 self._incoming.write(data)
@@ -219,3 +234,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _send(self) -> None:
         if self._outgoing.pending and not self._raw.is_closing():
             self._raw.write(self._outgoing.read())
+
+
+def _end_writing(transport: asyncio.Transport) -> bool:
+    """End our sending half after what was written; False where nobody is left."""
+    try:
+        transport.write_eof()
+    except (OSError, RuntimeError):
+        return False
+    return True

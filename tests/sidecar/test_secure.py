@@ -3,8 +3,8 @@ import os
 
 import pytest
 
+from sidecar.receive import RECEIVE_BYTES
 from sidecar.upstream.answer import AHEAD_BYTES
-from sidecar.upstream.receive import RECEIVE_BYTES
 from tests.support.upstreams import (
     CHUNKED,
     OK_EMPTY,

@@ -2,7 +2,7 @@ import socket
 import struct
 from contextlib import contextmanager
 
-from sidecar.upstream.receive import RECEIVE_BYTES, RESCUE_BYTES, leftover
+from sidecar.receive import RECEIVE_BYTES, RESCUE_BYTES, leftover
 
 
 class Transport:
