@@ -8,8 +8,9 @@ from typing import Final
 CEILING: Final = 1_048_576
 """Descriptors that are enough: some tables of the kernel and of programs grow with the limit, and a hard limit may be
 a thousand times as high, or none."""
-RESERVED: Final = 64
-"""Descriptors for all that is no exchange: listening sockets, admin, exporter, spool, the event loop."""
+RESERVED: Final = 160
+"""Descriptors for all that is no exchange: 64 connections that are only refused, 32 of the admin address, and listening
+sockets, exporter, spool and event loop."""
 PER_EXCHANGE: Final = 2
 """The reader's connection, and ours to the upstream."""
 

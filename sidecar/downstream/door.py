@@ -100,7 +100,6 @@ class Door(asyncio.Protocol):
         "_head_bytes",
         "_head_refused",
         "_inner",
-        "_is_direct",
         "_is_running",
         "_lost",
         "_make_handler",
@@ -124,9 +123,8 @@ class Door(asyncio.Protocol):
         self._tunnel: Tunnel | None = None
         self._first_bytes = b""
         self._head_bytes = 0
-        self._body: StreamReader | None = None  # what is left of the body of a request that was answered before it
+        self._body: StreamReader | None = None  # of the request that runs, or that was answered before all of it came
         self._is_running = False
-        self._is_direct = False  # what comes in is no head: a request runs, or a tunnel
         self._refusal: bytes | None = None
         self._lost: list[Exception | None] = []
         self.is_refused = False
@@ -139,7 +137,7 @@ class Door(asyncio.Protocol):
             self._inner is self._handler
             and self._handler is not None
             and not (self._is_running or self._head_bytes or self.is_refused)
-            and self._body is None
+            and (self._body is None or self._body.is_eof())
         )
 
     # What the event loop tells.
@@ -153,7 +151,7 @@ class Door(asyncio.Protocol):
         inner = self._inner
         if inner is None:
             self._begin(data)
-        elif self._is_direct:
+        elif self._tunnel is not None or (self._body is not None and not self._body.is_eof()):
             inner.data_received(data)
         else:
             self._take_head(inner, data)
@@ -211,20 +209,18 @@ class Door(asyncio.Protocol):
             self._pass_unread(opening, first_bytes)
 
     def _take_head(self, inner: asyncio.Protocol, data: bytes) -> None:
-        body = self._body
-        if body is not None:
-            inner.data_received(data)
-            if body.is_eof():
-                self._body = None
-            return
-        if not self._head_bytes:
+        """Of a head, which may come before its turn; then its time begins when the request before it is through."""
+        if not self._head_bytes and not self._is_running:
             self._doors.head_began(self)
         self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES:
-            self._head_refused()
-            self.refuse(LONG_HEAD)
-        else:
+        if self._head_bytes <= HEAD_BYTES:
             inner.data_received(data)
+            return
+        self._head_refused()
+        if self._is_running:
+            self.abort()  # its answer would stand within another one
+        else:
+            self.refuse(LONG_HEAD)
 
     def _pass_unread(self, opening: Opening, first_bytes: bytes) -> None:
         assert self._transport is not None
@@ -232,24 +228,24 @@ class Door(asyncio.Protocol):
         self._transport.pause_reading()  # until somebody is there to have it
         self._tunnel = tunnel = self._doors.open_opaque(opening, first_bytes, dial=self._dial)
         self._inner = tunnel.client
-        self._is_direct = True
         tunnel.client.connection_made(self._transport)
 
     # What the listener and the relay tell.
 
-    def request_began(self) -> None:
+    def request_began(self, body: StreamReader) -> None:
         """A request has reached the listener."""
-        self._is_running = self._is_direct = True
+        self._is_running = True
+        self._body = body
         self._head_bytes = 0
         self._doors.head_ended(self)
         if self.is_refused:  # answered in the moment in which it became a request
             self.abort()
 
-    def request_ended(self, body: StreamReader) -> None:
+    def request_ended(self) -> None:
         """It was answered, whether its body has all come or not."""
         self._is_running = False
-        self._is_direct = self._tunnel is not None
-        self._body = None if body.is_eof() else body
+        if self._head_bytes and not self.is_refused:
+            self._doors.head_began(self)
         if self._tunnel is not None:
             if not self._tunnel.is_closed:
                 self._tunnel.abort()

@@ -42,6 +42,8 @@ def framing_of(method: str, head: ResponseHead, *, wants_upgrade: bool = False) 
     lengths, codings = _values(head, "content-length"), _values(head, "transfer-encoding")
     if head.status == 101 and not wants_upgrade:
         raise Http1Error("101 answers only a request that asks for an upgrade")
+    if head.status == 101 and [value.lower() for value in _values(head, "upgrade")] not in ([], ["websocket"]):
+        raise Http1Error("101 goes on with the protocol that was asked for")
     if head.status < 200 and (codings or lengths not in ([], ["0"])):
         raise Http1Error("an interim answer has no body")
     if method == "CONNECT" and 200 <= head.status < 300:

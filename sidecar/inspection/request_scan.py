@@ -213,7 +213,7 @@ class RequestScan:
         self._token.clear()
 
     def _keep(self, data: bytes) -> None:
-        if self._at is _At.KEY or self._key in _KEPT:
+        if self._at is _At.KEY or (self._key in _KEPT and self._at is not _At.NESTED):
             self._token += data[: TOKEN_BYTES + 1 - len(self._token)]
 
     def _text(self) -> str | None:

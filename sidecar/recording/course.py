@@ -130,7 +130,7 @@ class Course:
         has_terminal_rule = seen is not None and seen.has_terminal_rule
         is_success = status is not None and 200 <= status < 300
         has_left = self.moments.client_left_ns is not None
-        has_reader = not has_left and self._stopped is not Ending.CLIENT_DISCONNECT
+        has_reader = not has_left and self._stopped is None  # whom we ended has no more than our kernel took
         return Facts(
             has_error_event=seen is not None and seen.error is not None,
             is_terminal_passed=terminal_seq is not None and (has_reader or terminal_seq < taken_count),

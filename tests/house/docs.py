@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from tests import faults
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(<!-- generated: (\S+)(?: (\S+))? -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PACKAGES = ("sidecar", "otel", "k8s")
@@ -79,6 +81,16 @@ def options(package: str) -> str:
     return table(("flag", "variable", "default", "meaning"), rows)
 
 
+def dialects(_: str) -> str:
+    from sidecar.inspection.dialects import DIALECTS, UNKNOWN
+
+    rows = [
+        (f"`{row.name}`", row.spoken_by, row.end_mark, row.error_mark, row.output or "nothing")
+        for row in (*DIALECTS, *UNKNOWN)
+    ]
+    return table(("dialect", "spoken by", "the end", "an error", "visible output"), rows)
+
+
 def endings(_: str) -> str:
     from otel.hop import Ending
 
@@ -99,8 +111,10 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "map": map_of,
     "schema": schema,
     "options": options,
+    "dialects": dialects,
     "endings": endings,
     "view": view,
+    "faults": lambda _: faults.table(),
 }
 
 

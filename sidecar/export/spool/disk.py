@@ -32,6 +32,8 @@ FILE_BYTES: Final = 1 << 20
 """A file is read whole when it is adopted, and given up whole; only a single record may be larger."""
 BREATH_S: Final = 0.001
 """Between two files that are adopted: reading one keeps the interpreter for some 2 ms, and streams may run by now."""
+LATEST: Final = 1 << 62
+"""Ours follow the highest number found; one beyond this was written by nobody's clock, and few could follow it."""
 FILES: Final = 16
 """A small spool has at least so many files, so that giving one up costs no more than that part of it."""
 
@@ -126,7 +128,7 @@ class Spool:
                 time.sleep(BREATH_S)
                 if (file := self._taken_over(each)) is not None:
                     restored += file.index.waiting_count
-                    highest = max(highest, *file.index.numbers)
+                    highest = max(highest, *(number for number in file.index.numbers if number < LATEST), 0)
         return restored, highest
 
     def _taken_over(self, path: Path) -> SpoolFile | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -53,17 +54,15 @@ class SpoolFile:
     @classmethod
     def take_over(cls, path: Path) -> tuple[SpoolFile, int]:
         """A file that another process left, and how many torn records are in it. Raises OSError, FormatError."""
-        if path.stat(follow_symlinks=False).st_size >= READ_BYTES:
-            raise FormatError("is larger than any file of a spool")
-        data = path.read_bytes()
+        data = _read(path)
         found = scan(data)
         index = FileIndex(is_open=found.is_open)
         for entry in found.entries:
             state = State.DONE if entry.is_done else State.ON_DISK
             index.add(entry.number, offset=entry.offset, size_bytes=RECORD_BYTES + entry.size_bytes, state=state)
         if found.size_bytes < len(data):  # the torn end goes, so that nobody counts it again
-            with suppress(OSError):
-                os.truncate(path, found.size_bytes)
+            with suppress(OSError), open(path, "r+b", opener=_no_link) as file:
+                file.truncate(found.size_bytes)
         return cls(path, index, size_bytes=found.size_bytes), found.torn_count
 
     def append(self, number: int, body: bytes) -> int:
@@ -110,6 +109,20 @@ class SpoolFile:
         if self._descriptor is None:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW)
         return self._descriptor
+
+
+def _read(path: Path) -> bytes:
+    """Of what somebody else has put there, only what is a file of ours to read. Raises OSError, FormatError."""
+    with open(path, "rb", opener=_no_link) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size >= READ_BYTES:
+            raise FormatError("is no file, or larger than any file of a spool")
+        return file.read(READ_BYTES)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """A pipe would be waited for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

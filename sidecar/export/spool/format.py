@@ -82,7 +82,7 @@ def scan(data: bytes) -> Scan:
     """
     kind = next((is_open for is_open, head in _HEADS.items() if head.startswith(data[:HEAD_BYTES])), None)
     if kind is None:
-        raise FormatError(f"file begins with {data[:HEAD_BYTES]!r}, not with a head of this version")
+        raise FormatError("the file does not begin with a head of this version")
     view = memoryview(data)
     entries: list[Entry] = []
     at, torn_count = HEAD_BYTES, 0

@@ -54,6 +54,7 @@ class SpoolTask:
         self._running: tuple[Turn, asyncio.Future[Turned]] | None = None
         self._write_ns = self._adopt_ns = 0
         """Not to write, or to adopt, before that time."""
+        self._is_given_up = False
         self.is_open = asyncio.Event()
 
     def nudge(self) -> None:
@@ -64,8 +65,8 @@ class SpoolTask:
 
     async def run(self) -> None:
         """Keep backlog and disk in step until cancelled; then write what is on no disk yet."""
-        self._thread.start()
         try:
+            self._thread.start()
             while True:
                 await self._turn(self._next_turn())
                 self.is_open.set()
@@ -128,10 +129,13 @@ class SpoolTask:
                 if self._running is not None:
                     await self._turned()
                 is_taken = True
-                while is_taken and not (turn := self._backlog.turn(is_loading=False)).is_empty:
+                while (
+                    is_taken and not self._is_given_up and not (turn := self._backlog.turn(is_loading=False)).is_empty
+                ):
                     await self._turn(turn)
                     is_taken = not self._write_ns
-                await self._thread.do(self._disk.close)
+                if self._thread.is_started:
+                    await self._thread.do(self._disk.close)
         except TimeoutError:
             log.warning("spool not closed", extra={"after_s": CLOSE_S})
         except Exception as error:  # noqa: BLE001  # as above
@@ -143,7 +147,7 @@ class SpoolTask:
 
     def _give_up(self, error: Exception) -> None:
         log.error("spool given up", extra={"error": type(error).__name__})
-        self._running = None
+        self._running, self._is_given_up = None, True
         self._backlog.disk_gone()
         self.is_open.set()
         self._tell()
@@ -154,9 +158,12 @@ class _Thread:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self.is_started = False
 
     def start(self) -> None:
+        """Raises RuntimeError when the system lets us have no further thread."""
         threading.Thread(target=self._work, name="spool", daemon=True).start()
+        self.is_started = True
 
     def do(self, job: Callable[[], _T]) -> asyncio.Future[_T]:
         future: Future[_T] = Future()

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+FAILURES: Final = (
+    "disk_full",
+    "full",
+    "io_error",
+    "no_permission",
+    "read_only",
+    "stuck",
+    "too_large",
+    "unknown_format",
+    "vanished",
+)
+"""Every kind of failure of the disk."""
 
 
 class Place(NamedTuple):

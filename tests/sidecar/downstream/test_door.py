@@ -497,3 +497,53 @@ async def test_a_handler_that_is_cancelled_takes_its_tunnel_with_it():
         await until(lambda: not at.doors.tunnels and at.doors.open_count == 0)
 
     assert said == b""
+
+
+async def test_a_head_behind_a_running_request_is_bounded_too():
+    release = asyncio.Event()
+    answer, _ = answers_with(release=release)
+    async with front(answer) as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(GET)
+        await reader.readuntil(b"begun\r\n")
+        writer.write(b"GET /y HTTP/1.1\r\n")
+        for _ in range(40):
+            if writer.is_closing():
+                break
+            writer.write(b"X: " + b"a" * 60_000 + b"\r\n")
+            await asyncio.sleep(0.002)
+        rest = await asyncio.wait_for(_read_all(reader), 5)
+        writer.transport.abort()
+        await until(lambda: not at.exchanges.running_count)
+
+    assert b"0\r\n\r\n" not in rest
+    assert at.refused_heads.count == 1
+
+
+async def test_a_half_head_that_came_before_its_turn_is_late_like_any_other():
+    release = asyncio.Event()
+    answer, _ = answers_with(release=release)
+    async with front(answer, head_timeout_ns=SECOND_NS // 10) as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(GET)
+        await reader.readuntil(b"begun\r\n")
+        writer.write(b"GET /y HTTP/1.1\r\nHost:")
+        await asyncio.sleep(0.05)
+        release.set()
+        await reader.readuntil(b"0\r\n\r\n")
+        await asyncio.sleep(0.15)
+        at.doors.tick(time.monotonic_ns())
+        late = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+    assert late.startswith(b"HTTP/1.1 408 ")
+
+
+async def _read_all(reader):
+    data = b""
+    try:
+        while more := await reader.read(65_536):
+            data += more
+    except ConnectionError:
+        pass
+    return data

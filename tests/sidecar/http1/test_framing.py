@@ -203,3 +203,13 @@ def test_whatever_the_fields_there_is_one_framing_or_none(method, status, versio
     assert len(framing_fields) <= 1
     assert (framing.kind is FramingKind.LENGTH) == (framing.length_bytes is not None)
     assert framing.kind is not FramingKind.CLOSE or not is_reusable(answer, framing)
+
+
+def test_a_101_goes_on_with_the_protocol_that_was_asked_for():
+    def switching(*fields):
+        return framing_of("GET", ResponseHead((1, 1), 101, "", fields), wants_upgrade=True)
+
+    assert switching(("Upgrade", "WebSocket"))
+    assert switching()
+    with pytest.raises(Http1Error, match="asked for"):
+        switching(("Upgrade", "h2c"))

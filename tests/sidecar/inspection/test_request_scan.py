@@ -172,3 +172,8 @@ def test_however_it_is_cut_the_same_is_found_in_anything(body, data):
 )
 def test_only_plain_json_is_looked_at(content_type, content_encoding, is_looked_at):
     assert (scan_for(content_type, content_encoding) is not None) is is_looked_at
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 12, 100])
+def test_a_name_deep_within_another_member_is_not_the_models(piece_bytes):
+    assert scanned(b'{"model":{"":"gpt-4"}}', piece_bytes=piece_bytes).model is None

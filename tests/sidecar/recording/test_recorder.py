@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Place, Side, State, TapRole
+from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Limits, Phase, Place, Side, State, TapRole
 from otel.span import hop_to_span, span_to_hop
 from sidecar.export.records import kept
 from sidecar.identity import Identity
@@ -17,14 +17,14 @@ PING = b"data: \n\n"
 DONE = b"data: [DONE]\n\n"
 
 
-def recorder(*, path="/v1/chat/completions", anchor_ns=START, **head) -> Recorder:
+def recorder(*, path="/v1/chat/completions", method="POST", anchor_ns=START, **head) -> Recorder:
     return Recorder(
         Identity(
             request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16, parent_span_id="3" * 16
         ),
         place=Place("gateway", TapRole.INGRESS),
         anchor=Anchor(1_700_000_000 * 10**9, anchor_ns, "domain"),
-        method="POST",
+        method=method,
         path=path,
         **head,
     )
@@ -509,3 +509,70 @@ def test_whatever_happens_in_whatever_order_there_is_one_record_that_can_travel(
     assert span_to_hop(hop_to_span(hop)) == hop
     assert hop.traffic.event_count == len(hop.timeline.stamps)
     assert not hop.timeline.is_cut_short
+
+
+GEMINI = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}%s}],"usageMetadata":{"promptTokenCount":9}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("last", "is_clean", "ending"),
+    [
+        (b',"finishReason":"STOP"', True, Ending.COMPLETE),
+        (b',"finishReason":"STOP"', False, Ending.UPSTREAM_CUT),
+        (b"", True, Ending.MISSING_TERMINAL),
+    ],
+)
+def test_a_finish_that_may_be_withdrawn_is_the_end_only_of_a_body_that_came_to_its_end(last, is_clean, ending):
+    found = answered()
+    pass_on(found, GEMINI % b"" + GEMINI % last, 10)
+    found.upstream_ended(START + 20 * MS, is_clean=is_clean)
+
+    hop = found.close(START + 30 * MS)
+
+    assert (hop.exchange.dialect, hop.end.ending) == ("gemini", ending)
+    assert (hop.usage.input_tokens, hop.exchange.finish_reasons) == (9, ("STOP",) if last else ())
+    assert span_to_hop(hop_to_span(kept(hop, is_exact=True))).usage == hop.usage
+
+
+def test_what_the_head_says_of_limits_is_recorded():
+    limits = Limits(request_remaining=0, retry_after_ns=20_000 * MS)
+
+    assert answered(limits=limits).close(START + 3 * MS).limits == limits
+    assert answered().close(START + 3 * MS).limits == Limits()
+
+
+def test_the_upstreams_own_id_in_an_error_is_another_id_of_the_request():
+    found = answered()
+    pass_on(found, b'event: error\ndata: {"type":"error","error":{"type":"x"},"request_id":"req_theirs"}\n\n', 10)
+
+    assert found.close(START + 20 * MS).aliases == ("req_theirs",)
+
+
+def test_a_stream_that_was_asked_for_by_get_may_have_no_end():
+    note = b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n'
+    for method, ending in (("GET", Ending.COMPLETE), ("POST", Ending.MISSING_TERMINAL)):
+        found = recorder(path="/mcp", method=method)
+        found.answered(START, status=200, content_type="text/event-stream")
+        pass_on(found, note, 10)
+        found.upstream_ended(START + 20 * MS, is_clean=True)
+        assert found.close(START + 30 * MS).end.ending is ending
+
+
+@pytest.mark.parametrize("why", [Ending.LOST, Ending.DRAINED])
+def test_an_end_mark_that_never_left_us_makes_no_complete_answer(why):
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.arrived(DONE, START + 11 * MS)  # it is in our memory, and the reader takes nothing
+    found.stopped(why, START + 60 * MS, error_type="overloaded")
+    end = found.close(START + 70 * MS).end
+
+    assert (end.ending, end.ended_by) == (why, Side.SIDECAR)
+
+
+def test_an_end_mark_that_our_kernel_had_taken_before_we_ended_it_does():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    pass_on(found, DONE, 11)
+    found.stopped(Ending.DRAINED, START + 60 * MS)
+
+    assert found.close(START + 70 * MS).end.ending is Ending.COMPLETE

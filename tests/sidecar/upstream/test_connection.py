@@ -434,7 +434,7 @@ class Tunnel(asyncio.Protocol):
 async def test_an_upgraded_connection_is_handed_out_with_what_came_already(is_tls, tmp_path):
     async def serve(peer):
         await peer.request()
-        await peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nfirst")
+        await peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\nfirst")
         await peer.send(b"second")
         await peer.send(b"<" + await peer.reader.readexactly(5) + b">")
 

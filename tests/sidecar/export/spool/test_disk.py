@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from sidecar.export.spool import disk as module
 from sidecar.export.spool import file as file_module
 from sidecar.export.spool.disk import Spool
 from sidecar.export.spool.folder import LOCK
-from sidecar.export.spool.format import HEAD_BYTES, RECORD_BYTES
+from sidecar.export.spool.format import HEAD_BYTES, RECORD_BYTES, encode_head, encode_record
 from sidecar.export.spool.turn import Place, Record, Turn, Turned
 
 LARGE = 1 << 30
@@ -451,10 +452,41 @@ def test_files_that_cannot_be_read_at_the_start_stay_where_they_are(root, spool,
     append(spool, record(1))
     kill(spool)
     later = Spool(root, limit_bytes=LARGE)
-    with failing("read_bytes", errno.EIO, module=file_module.Path):
+    with failing("_read", errno.EIO, module=file_module):
         assert later.turn(Turn(is_adopting=True)).condition.failures == {"io_error": 1}
     assert len(files(root)) == 1
     later.close()
     last = Spool(root, limit_bytes=LARGE)
     assert numbers(load_all(last, is_adopting=True)[0]) == [1]
     last.close()
+
+
+def left_by_somebody(folder: Path) -> Path:
+    place = folder / "sidecar-x"
+    place.mkdir()
+    return place
+
+
+def test_a_pipe_in_a_neighbours_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(left_by_somebody(tmp_path) / "00000001.final")
+    spool = Spool(tmp_path, limit_bytes=1 << 20)
+    waiting = threading.Thread(target=lambda: spool.turn(Turn(is_adopting=True)), daemon=True)
+    waiting.start()
+    waiting.join(5)
+
+    assert not waiting.is_alive()
+
+
+def test_a_link_in_a_neighbours_folder_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").write_bytes(encode_head(is_open=False) + encode_record(1, b"x"))
+    (left_by_somebody(tmp_path) / "00000001.final").symlink_to(tmp_path / "elsewhere")
+
+    assert Spool(tmp_path, limit_bytes=1 << 20).turn(Turn(is_adopting=True)).restored == 0
+
+
+def test_a_number_that_leaves_no_room_for_ours_is_not_followed(tmp_path):
+    data = encode_head(is_open=False) + encode_record(2**64 - 1, b"x")
+    (left_by_somebody(tmp_path) / "00000001.final").write_bytes(data)
+    turned = Spool(tmp_path, limit_bytes=1 << 20).turn(Turn(is_adopting=True))
+
+    assert (turned.restored, turned.highest) == (1, 0)

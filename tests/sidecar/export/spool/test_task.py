@@ -249,3 +249,28 @@ async def test_what_a_process_that_ended_later_left_is_found_too(tmp_path, monke
         assert backlog.sendable_bytes == SIZE
     with suppress(FileNotFoundError):
         assert len(list(tmp_path.rglob("*.final"))) == 1
+
+
+async def test_after_a_mistake_of_ours_the_spool_is_given_up_and_memory_goes_on(monkeypatch):
+    monkeypatch.setattr(module, "LINGER_S", 0.001)
+
+    class Mistaken(FakeDisk):
+        count = 0
+
+        def turn(self, turn):
+            self.count += 1
+            if self.count == 2:
+                raise RuntimeError
+            return super().turn(turn)
+
+    backlog = Backlog(limit_bytes=SIZE * 4 + 10)
+    async with running(Mistaken(), backlog) as task:
+        await task.is_open.wait()
+        offer(backlog, task, 1, 2, 3, 4)
+        await asyncio.sleep(0.2)
+        while backlog.sendable_bytes:
+            backlog.take(1 << 20)
+            backlog.settle(rejected=0)
+        offer(backlog, task, 5)
+
+        assert backlog.sendable_bytes
