@@ -64,6 +64,12 @@ def _ids(value: object) -> tuple[str, ...]:
     return tuple(map(_id, value))
 
 
+def _tokens(value: object) -> tuple[str, ...]:
+    if not isinstance(value, tuple):
+        raise _RuleError("is not a list of strings")
+    return tuple(map(_text, value))
+
+
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _RuleError("is not an integer of at least 0")
@@ -101,6 +107,7 @@ _TEXT: Final = _Codec(_as_it_is, _text)
 _TEXT_OR_NONE: Final = _Codec(_as_it_is, _text, absent=None)
 _ID: Final = _Codec(_as_it_is, _id)
 _IDS: Final = _Codec(lambda ids: ids or None, _ids, absent=())
+_TOKENS: Final = _Codec(lambda tokens: tokens or None, _tokens, absent=())
 _COUNT: Final = _Codec(_as_it_is, _count)
 _COUNT_OR_NONE: Final = _Codec(_as_it_is, _count, absent=None)
 _FLAG: Final = _Codec(_as_it_is, _flag)
@@ -146,6 +153,21 @@ EXCHANGE: Final[Rows] = (
     ("gapline.error.type", "error_type", _TEXT_OR_NONE),
     ("gapline.error.code", "error_code", _TEXT_OR_NONE),
     ("gapline.probe", "is_probe", _FLAG),
+    ("gen_ai.response.finish_reasons", "finish_reasons", _TOKENS),
+)
+USAGE: Final[Rows] = (
+    ("gen_ai.usage.input_tokens", "input_tokens", _COUNT_OR_NONE),
+    ("gen_ai.usage.output_tokens", "output_tokens", _COUNT_OR_NONE),
+    ("gapline.usage.total_tokens", "total_tokens", _COUNT_OR_NONE),
+)
+LIMITS: Final[Rows] = (
+    ("gapline.ratelimit.requests.limit", "request_limit", _COUNT_OR_NONE),
+    ("gapline.ratelimit.requests.remaining", "request_remaining", _COUNT_OR_NONE),
+    ("gapline.ratelimit.requests.reset", "request_reset_ns", _INSTANT_OR_NONE),
+    ("gapline.ratelimit.tokens.limit", "token_limit", _COUNT_OR_NONE),
+    ("gapline.ratelimit.tokens.remaining", "token_remaining", _COUNT_OR_NONE),
+    ("gapline.ratelimit.tokens.reset", "token_reset_ns", _INSTANT_OR_NONE),
+    ("gapline.ratelimit.retry_after", "retry_after_ns", _INSTANT_OR_NONE),
 )
 MOMENTS: Final[Rows] = (
     ("gapline.request_forwarded", "request_forwarded_ns", _INSTANT_OR_NONE),

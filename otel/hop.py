@@ -243,12 +243,14 @@ class Traffic:
 class Exchange:
     """What was asked and answered, as far as it may be recorded: no query string, no header, no body.
 
-    framing: `sse`, `ndjson`, `websocket`, `opaque` or `none`. dialect: the API whose rules classed the events.
+    framing: `sse`, `ndjson`, `json_array`, `eventstream`, `websocket`, `opaque` or `none`.
+    dialect: the API whose rules classed the events.
     model: as the request names it, else as the answer does, whose own word is response_model.
     request_is_stream: the request asked for a stream, None where it did not say. prompt_bucket: the size of the
     prompt, coarsely (`<16K`). is_stream: the response was a stream of events. error_type and error_code are tokens,
     never text.
     has_terminal_rule: the dialect marks its end in band, so a clean end without the mark is a cut.
+    finish_reasons: why the model stopped, as tokens in the order in which they came, each once.
     """
 
     method: str
@@ -266,6 +268,32 @@ class Exchange:
     error_type: str | None = None
     error_code: str | None = None
     is_probe: bool = False
+    finish_reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The tokens of one answer as the answer counts them; None where it does not say."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the upstream's head said of its rate limits; None where it did not.
+
+    reset: how long until the limit is whole again. retry_after: how long the upstream asks to wait.
+    """
+
+    request_limit: int | None = None
+    request_remaining: int | None = None
+    request_reset_ns: int | None = None
+    token_limit: int | None = None
+    token_remaining: int | None = None
+    token_reset_ns: int | None = None
+    retry_after_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,4 +338,6 @@ class Hop:
     traffic: Traffic = field(default_factory=Traffic)
     timeline: Timeline
     sent: Timeline | None = None
+    usage: Usage = field(default_factory=Usage)
+    limits: Limits = field(default_factory=Limits)
     end: End | None = None

@@ -1,5 +1,6 @@
 """Log lines: time, level, message, and the fields of the record as key=value, one line each, on stderr.
 
+A field that is None, for not known or not so, is left out.
 Of other libraries only the form of a message is shown, never what was filled in: that may be a user's text.
 """
 
@@ -25,7 +26,7 @@ class Lines(logging.Formatter):
         time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
         is_ours = record.name.partition(".")[0] in _OURS
         message = record.getMessage() if is_ours else f"{record.name}: {record.msg}"
-        fields = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        fields = [f"{key}={_shown(value)}" for key, value in vars(record).items() if _is_field(key, value)]
         if record.exc_info and record.exc_info[1] is not None:
             fields.append(f"exception={_shown(where(record.exc_info[1]))}")
         return " ".join([time, record.levelname.lower(), message, *fields])
@@ -57,7 +58,7 @@ def _let_go_of_stderr() -> None:
     try:
         sys.stderr.flush()
     except OSError:
-        sys.stderr = None  # type: ignore[assignment]  # or the interpreter tries once more, and exits with 120
+        sys.stderr = None  # or the interpreter tries once more, and exits with 120
 
 
 def where(error: BaseException) -> str:
@@ -69,6 +70,10 @@ def where(error: BaseException) -> str:
         lines.append(f"{code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}")
         traceback = traceback.tb_next
     return f"{type(error).__name__} at {' > '.join(lines) or 'unknown'}"
+
+
+def _is_field(key: str, value: object) -> bool:
+    return key not in _STANDARD and value is not None
 
 
 def _shown(value: object) -> str:

@@ -25,6 +25,14 @@ class ConfigError(ValueError):
         self.errors = tuple(errors)
 
 
+class BadItem(ValueError):  # noqa: N818  # as the others, it is caught as a ValueError
+    """One item of a list breaks the rule."""
+
+    def __init__(self, item: str, rule: str) -> None:
+        super().__init__(rule)
+        self.item = item
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One setting. `parse` turns text into the value and raises ValueError with the rule that was broken.
@@ -116,18 +124,43 @@ def load(
     file_text: str | None = None,
     known_variables: Iterable[str] = (),
 ) -> dict[str, object]:
-    """Every option's value by name. Raises ConfigError with all errors of all three sources at once.
+    """Every option's value by name. Raises ConfigError with all errors of all three sources at once. See `read`."""
+    values, errors = read(
+        options,
+        prefix=prefix,
+        flags=flags,
+        environ=environ,
+        file_text=file_text,
+        known_variables=known_variables,
+    )
+    if errors:
+        raise ConfigError(errors)
+    return values
+
+
+def read(
+    options: Sequence[Option],
+    *,
+    prefix: str,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    file_text: str | None = None,
+    known_variables: Iterable[str] = (),
+) -> tuple[dict[str, object], list[str]]:
+    """The value of every option that has one by name, and all errors of all three sources.
 
     flags and file keys are option names. A key of the file, or a variable that begins with the prefix,
     which is no option's is an error too, unless known_variables names it: a typo must not be silence.
     """
     errors: list[str] = []
     from_file: dict[str, object] = {}
+    is_file_read = True
     if file_text is not None:
         try:
             from_file = tomllib.loads(file_text)
         except tomllib.TOMLDecodeError as error:
             errors.append(f"file: not TOML: {error}")
+            is_file_read = False  # whatever is missing may stand in it
     names = {option.name for option in options}
     errors += [f"file: {key}: no such option" for key in from_file if key not in names]
     allowed = {prefix + name.upper() for name in names} | set(known_variables)
@@ -142,18 +175,19 @@ def load(
         elif option.name in from_file:
             source, text = f"file: {option.name}", _text_of(from_file[option.name])
         elif option.default is REQUIRED:
-            errors.append(f"{option.flag}: required (or {variable}, or {option.name} in the file)")
+            if is_file_read:
+                errors.append(f"{option.flag}: required (or {variable}, or {option.name} in the file)")
             continue
         else:
             values[option.name] = option.default
             continue
         try:
             values[option.name] = option.parse(str(text))
+        except BadItem as error:
+            errors.append(f"{source}: {error.item!r}: {error}")
         except ValueError as error:
             errors.append(f"{source}: {text!r}: {error}")
-    if errors:
-        raise ConfigError(errors)
-    return values
+    return values, errors
 
 
 def _text_of(value: object) -> str:
@@ -252,6 +286,8 @@ def http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+MOST_SECONDS: Final = 10_000 * 86400.0
+"""More is a mistyped number, and would not fit what counts nanoseconds."""
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?\Z")
 _SECONDS_SHOWN: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _SECONDS_IN: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -261,7 +297,9 @@ def seconds(value: str) -> float:
     match = _SECONDS.match(value)
     if match is None:
         raise ValueError("must be a time such as 250ms, 30s, 5m, 12h or 7d")
-    return float(match[1]) * _SECONDS_IN[match[2]]
+    if (found := float(match[1]) * _SECONDS_IN[match[2]]) > MOST_SECONDS:
+        raise ValueError("must be at most 10000d")
+    return found
 
 
 _BYTES_SHOWN: Final = {"G": 1 << 30, "M": 1 << 20, "K": 1 << 10}
@@ -291,7 +329,15 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def items(parse_one: Callable[[str], object]) -> Callable[[str], tuple[object, ...]]:
+    """The same parser for each item of a list with commas."""
+
+    def parse_item(item: str) -> object:
+        try:
+            return parse_one(item)
+        except ValueError as error:
+            raise BadItem(item, str(error)) from None
+
     def parse(value: str) -> tuple[object, ...]:
-        return tuple(parse_one(part.strip()) for part in value.split(",") if part.strip())
+        return tuple(parse_item(part.strip()) for part in value.split(",") if part.strip())
 
     return parse

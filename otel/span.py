@@ -20,12 +20,14 @@ from otel.attributes import (
     EXCHANGE,
     HOP,
     LEFT_OUT,
+    LIMITS,
     MOMENTS,
     PACKED,
     PART_COUNT,
     PLACE,
     SCHEMA,
     TRAFFIC,
+    USAGE,
     Attributes,
     AttributeValue,
     Scalar,
@@ -44,6 +46,7 @@ from otel.hop import (
     EventClass,
     Exchange,
     Hop,
+    Limits,
     Moments,
     Place,
     Stamp,
@@ -51,6 +54,7 @@ from otel.hop import (
     TapRole,
     Timeline,
     Traffic,
+    Usage,
 )
 from otel.ids import normalised
 
@@ -128,6 +132,8 @@ def hop_to_span(hop: Hop) -> Span:
         **write(EXCHANGE, hop.exchange),
         **write(MOMENTS, hop.moments),
         **write(TRAFFIC, hop.traffic),
+        **write(USAGE, hop.usage),
+        **write(LIMITS, hop.limits),
         **_summary(hop),
     }
     is_failure = False
@@ -183,6 +189,8 @@ def span_to_hop(span: Span) -> Hop:
         exchange=Exchange(**read(EXCHANGE, attributes)),
         moments=Moments(**read(MOMENTS, attributes)),
         traffic=Traffic(**read(TRAFFIC, attributes)),
+        usage=Usage(**read(USAGE, attributes)),
+        limits=Limits(**read(LIMITS, attributes)),
         timeline=_the_timeline_of(span),
         sent=_timeline_of(span, schema.SENT_EVENT),
         end=None if is_open else End(**read(END, attributes)),

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from otel.logs import log_to_stderr
 from otel.settings import ConfigError
 from otel.settings_file import file_text_of
-from sidecar.assembly import Sidecar, build, check_files, exporter_of, share
+from sidecar.assembly import Sidecar, build, exporter_of, most_workers, share
 from sidecar.bounds.deadlines import DRAINED
 from sidecar.bounds.descriptors import connection_limit, raise_limit
 from sidecar.clock import SystemClock
@@ -25,10 +26,11 @@ from sidecar.downstream.sockets import inherited
 from sidecar.export.exporter import Exporter
 from sidecar.operation.channel import Birth, ChannelError, answer, birth_from
 from sidecar.operation.cpus import usable_cpus
+from sidecar.operation.milestones import Drain, tell_ending_at_once, tell_ready
+from sidecar.operation.preflight import file_errors, place_errors
 from sidecar.operation.signals import Signals
 from sidecar.operation.supervisor import supervise
 from sidecar.options import MAX_WORKERS, OPTIONS
-from sidecar.tls import TlsError
 
 try:
     import uvloop
@@ -58,7 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         post = _post(os.environ.get(WORKER_VARIABLE))
         file_text = file_text_of(flags["config"] or os.environ.get(FILE_VARIABLE)) if post is None else None
-        config = _configured(flags, os.environ, file_text=file_text if post is None else post.birth.file_text)
+        config = config_of(
+            {option.name: flags[option.name] for option in OPTIONS},
+            os.environ,
+            file_text=file_text if post is None else post.birth.file_text,
+            further=partial(_errors_outside, is_check=flags["check_config"]),
+        )
         new_loop = loop_factory(config.loop)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)  # noqa: T201  # before there is a log
@@ -69,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_to_stderr(config.log_level)
     if post is not None:
         _name_lines(post.birth.number)
-        return _run(serve(share(config, post.birth.worker_count), post=post), new_loop)
-    if (count := config.workers or min(usable_cpus(), MAX_WORKERS)) == 1:
+        return _run(serve(share(config, post.birth.worker_count, post.birth.number), post=post), new_loop)
+    if (count := most_workers(config, config.workers or min(usable_cpus(), MAX_WORKERS))) == 1:
         return _run(serve(config), new_loop)
     again = (sys.executable, *sys.orig_argv[1:])  # a worker is started just as we were
     parent = supervise(config, count, command=again, clock=SystemClock(), file_text=file_text)
@@ -90,6 +97,7 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
     """One process from its start to its end."""
     clock = SystemClock(offset_ns=round(config.clock_offset * 1e9))
     exporter = exporter_of(config, clock)
+    drain, is_clean = None, False
     signals = Signals(is_worker=post is not None)
     try:
         sockets = _sockets(config, post)
@@ -108,9 +116,11 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
             await sidecar.start()
             if post is None:
                 tell_listening(config, sockets)
+                tell_ready(config, admin_port=sidecar.admin.port)
             else:
                 tasks.append(group.create_task(_answer_parent(post.end, sidecar, signals)))
             await signals.stopped()
+            drain = Drain.begun(sidecar.exchanges, hop=config.hop)
             is_clean = await _drained(sidecar, exporter, signals)
         except OSError as error:
             return _cannot_listen(error)
@@ -118,7 +128,11 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
             await sidecar.close()
             for task in tasks:
                 task.cancel()
-    return 0 if is_clean else 1
+    exit_code = 0 if is_clean else 1
+    if drain is not None:
+        counters = None if exporter is None else exporter.counters
+        drain.tell_ended(sidecar.exchanges, counters, hop=config.hop, exit_code=exit_code)
+    return exit_code
 
 
 def _sockets(config: Config, post: Post | None) -> Sockets:
@@ -137,12 +151,15 @@ async def _answer_parent(end: socket.socket, sidecar: Sidecar, signals: Signals)
 
 async def _drained(sidecar: Sidecar, exporter: Exporter | None, signals: Signals) -> bool:
     """Finish what runs, and deliver what there is to say; False when another signal ends that at once."""
-    log.info("draining", extra={"hop": sidecar.config.hop, "streams": sidecar.exchanges.running_count})
     if not await signals.unless_stopped(sidecar.drain(timeout_s=sidecar.config.drain_timeout)):
+        tell_ending_at_once()
         sidecar.exchanges.stop_running(DRAINED)
         return False
     await sidecar.records.wait_empty()
-    return exporter is None or await signals.unless_stopped(exporter.flush(FLUSH_S))
+    if exporter is None or await signals.unless_stopped(exporter.flush(FLUSH_S)):
+        return True
+    tell_ending_at_once()
+    return False
 
 
 def _run(program: Coroutine[Any, Any, int], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> int:
@@ -163,14 +180,15 @@ def _post(descriptor: str | None) -> Post | None:
         raise ConfigError([f"{WORKER_VARIABLE}: {descriptor!r}: is for workers, not to be set: {error}"]) from None
 
 
-def _configured(flags: Mapping[str, Any], environ: Mapping[str, str], *, file_text: str | None) -> Config:
-    """The configuration, and that the files it names can be used. Raises ConfigError."""
-    config = config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
+def _errors_outside(values: Mapping[str, object], *, is_check: bool) -> list[str]:
+    """What of the settings cannot be used on this machine. is_check: also that without which it would run, or which
+    would be told when it begins."""
+    errors = file_errors(values)
     try:
-        check_files(config)
-    except TlsError as error:
-        raise ConfigError([str(error)]) from None
-    return config
+        loop_factory(str(values.get("loop", "auto")))
+    except ConfigError as error:
+        errors += error.errors
+    return errors + (place_errors(values) if is_check else [])
 
 
 def _name_lines(number: int) -> None:

@@ -24,7 +24,8 @@ from sidecar.clock import Clock
 from sidecar.config import Config
 from sidecar.downstream.bind import Sockets, listeners_of, open_for
 from sidecar.downstream.doors import Doors
-from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.downstream.listener import Listener
+from sidecar.downstream.refusals import RefusedHeads
 from sidecar.downstream.tunnel import dialer
 from sidecar.exchanges import Exchanges, Ticking
 from sidecar.export.exporter import Exporter
@@ -92,8 +93,8 @@ class _All:
             part.tick(at_ns)
 
 
-def share(config: Config, count: int) -> Config:
-    """The configuration of one of so many workers: limits of the whole sidecar are divided among them.
+def share(config: Config, count: int, number: int = 0) -> Config:
+    """The configuration of one of so many workers, by its number: limits of the whole sidecar are divided among them.
 
     The admin address is the parent's.
     """
@@ -101,18 +102,23 @@ def share(config: Config, count: int) -> Config:
     return replace(
         config,
         admin=None,
-        max_streams=_part(config.max_streams, count),
-        max_queue=_part(config.max_queue, count),
-        max_connections=_part(config.max_connections, count),
+        max_streams=_part(config.max_streams, count, number),
+        max_queue=_part(config.max_queue, count, number),
+        max_connections=_part(config.max_connections, count, number),
         memory_limit=None if memory_limit is None else memory_limit // count,
-        export_queue=_part(config.export_queue, count),
-        spool_bytes=_part(config.spool_bytes, count),
+        export_queue=_part(config.export_queue, count, number),
+        spool_bytes=_part(config.spool_bytes, count, number),
     )
 
 
-def _part(limit: int, count: int) -> int:
-    """Rounded up: no limit may become 0, which stands for none."""
-    return -(-limit // count)
+def _part(limit: int, count: int, number: int) -> int:
+    """The first of them have what is left over, so that all parts are the whole."""
+    return limit // count + (number < limit % count)
+
+
+def most_workers(config: Config, count: int) -> int:
+    """So many workers, or fewer: each needs a place for a stream and for a connection, since 0 stands for no limit."""
+    return min([count, *(limit for limit in (config.max_streams, config.max_connections) if limit)])
 
 
 def exporter_of(config: Config, clock: Clock) -> Exporter | None:
@@ -157,7 +163,9 @@ def build(
         doors=doors if tls is None else _All((doors, tls)),
     )
     exchanges.switch_passthrough(is_on=config.passthrough)
-    refused_heads = RefusedHeads()
+    if tls is not None:
+        tls.tell()
+    refused_heads = RefusedHeads(clock.monotonic_ns)
 
     def side(name: str, url: str, role: TapRole, *, own: Sequence[socket.socket], is_inner: bool) -> Side:
         """A listener and all that stands behind it. is_inner: it is the service that asks, in clear, by our address."""
@@ -173,6 +181,7 @@ def build(
         )
         route = Route(
             hop=config.hop,
+            listener=name,
             upstream=upstream,
             host=origin.authority if is_inner else None,
             id_headers=config.request_id_headers,
@@ -188,6 +197,7 @@ def build(
             tls=None if is_inner else tls,
             exchanges=exchanges,
             doors=doors,
+            name=name,
             refused_heads=refused_heads,
             dial=dialer(origin, tls=_context(config, origin, H2), connect_timeout_s=config.connect_timeout),
         )
@@ -248,14 +258,6 @@ def _context(config: Config, origin: Origin, protocols: Sequence[str]) -> ssl.SS
     return upstream_context(
         ca=config.upstream_ca, cert=config.upstream_cert, key=config.upstream_key, protocols=protocols
     )
-
-
-def check_files(config: Config) -> None:
-    """Load what lies in files, to see whether it can be. Raises TlsError."""
-    if config.tls_cert is not None and config.tls_key is not None:
-        ServerTls(config.tls_cert, config.tls_key)
-    if config.upstream_ca is not None or config.upstream_cert is not None:
-        upstream_context(ca=config.upstream_ca, cert=config.upstream_cert, key=config.upstream_key)
 
 
 def _resource(hop: str, instance: str) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ import json
 import logging
 import traceback
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import PurePath
 from typing import Final
 
@@ -29,7 +30,17 @@ from sidecar.downstream.door import Door
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.response import Response
 from sidecar.exchanges import Exchanges
-from sidecar.failures import BAD_FRAMING, DRAINING, FULL, OUR_FAULT, OVERLOADED, STOPPED, Failure, failure_of
+from sidecar.failures import (
+    BAD_FRAMING,
+    DRAINING,
+    NO_PLACE,
+    OUR_FAULT,
+    OVERLOADED,
+    STOPPED,
+    Failure,
+    detail_of,
+    failure_of,
+)
 from sidecar.identity import IdField
 from sidecar.live import Live
 from sidecar.question import Question
@@ -49,10 +60,11 @@ BLOCKED_NS: Final = 5_000_000
 class Route:
     """What all exchanges of one listener share: where they go, and under whose eyes.
 
-    host: the Host field in place of the request's own; None: as it came.
+    host: the Host field in place of the request's own; None: as it came. listener: its name, as metrics have it.
     """
 
     hop: str
+    listener: str
     upstream: Upstream
     host: str | None
     id_headers: tuple[str, ...]
@@ -140,14 +152,18 @@ class Carriage:
             return await self._refuse(DRAINING)
         if (refusal := self._question.refusal()) is not None:
             return await self._refuse(refusal)
+        if self._question.offers_upgrade:
+            self._response.may_go_on = False  # aiohttp's parser drops what came behind it in the same read
         if exchanges.is_overloaded:
             exchanges.overload_refused_count += 1
             return await self._refuse(OVERLOADED, retry_after_s=self._route.admission.retry_after_s)
+        self._live.queued_since_ns = self._clock.monotonic_ns()
         try:
             async with self._route.admission.slot():
+                self._live.left_queue(self._clock.monotonic_ns())
                 await self._exchange()
         except Full as full:
-            await self._refuse(FULL, retry_after_s=full.retry_after_s)
+            await self._refuse(NO_PLACE[full.reason], retry_after_s=full.retry_after_s)
         return None
 
     async def _exchange(self) -> None:
@@ -155,6 +171,7 @@ class Carriage:
             self._answer = answer = await self._question.ask(self._route.upstream)
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the reader gets an answer
             failure = BAD_FRAMING if self._question.has_bad_body else failure_of(error)
+            self._live.error_detail = None if failure is BAD_FRAMING else detail_of(error)
             if failure is OUR_FAULT:
                 self._tell_fault(error)
             return await self._refuse(failure)
@@ -186,9 +203,9 @@ class Carriage:
         if retry_after_s is not None:
             fields.append(("Retry-After", str(retry_after_s)))
         fields.append(("Content-Length", str(len(body))))
-        response.may_go_on &= failure.ending is not Ending.REJECTED
+        response.may_go_on &= failure.ending is not Ending.REJECTED and not self._question.is_body_in_doubt
         self._begin()
-        response.begin(failure.status, "", fields)
+        response.begin(failure.status, HTTPStatus(failure.status).phrase, fields)
         if self._request.method != "HEAD":
             response.write(body)
         await self._finish()
@@ -232,6 +249,7 @@ class Carriage:
         try:
             upgraded = answer.upgraded()
         except BrokenOff as error:
+            live.error_detail = detail_of(error)
             return await self._refuse(failure_of(error))
         recorder.upgraded(answer.answered_at_ns, status=answer.status)
         self._begin()
@@ -274,6 +292,7 @@ class Carriage:
                 piece = await answer.read()
             except BrokenOff as error:
                 if answer.upload_error is None:
+                    self._live.error_detail = detail_of(error)
                     self._upstream_ended(answer, is_clean=False, cut=error.cut)
                 else:  # we broke it off, since the client's request will never be whole
                     recorder.stopped(Ending.REJECTED, self._clock.monotonic_ns(), error_type=BAD_FRAMING.type)

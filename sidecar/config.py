@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ FILE_VARIABLE: Final = PREFIX + "CONFIG"
 WORKER_VARIABLE: Final = PREFIX + "WORKER"
 """Set by the parent of several workers, for each of them; people set --workers."""
 
+_UNREAD: Final = object()
 _BEARER: Final = re.compile(r"[\x21-\x7e]{1,1000}")
 _EXAMPLES: Final = """\
 examples:
@@ -93,9 +94,18 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def config_of(flags: Mapping[str, str | None], environ: Mapping[str, str], *, file_text: str | None = None) -> Config:
-    """The configuration from the three sources. Raises ConfigError with every error at once."""
-    values = settings.load(
+def config_of(
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    *,
+    file_text: str | None = None,
+    further: Callable[[Mapping[str, object]], Sequence[str]] | None = None,
+) -> Config:
+    """The configuration from the three sources. Raises ConfigError with every error at once.
+
+    further: what else is wrong with the values by name, as many as could be read: with the files that they name.
+    """
+    values, errors = settings.read(
         OPTIONS,
         prefix=PREFIX,
         flags=flags,
@@ -103,41 +113,49 @@ def config_of(flags: Mapping[str, str | None], environ: Mapping[str, str], *, fi
         file_text=file_text,
         known_variables=(FILE_VARIABLE, WORKER_VARIABLE),
     )
-    config = Config(**cast("dict[str, Any]", values))
-    errors = _clashes(config) + _half_pairs(config)
-    if config.export_token is not None and not _BEARER.fullmatch(config.export_token):
+    errors += _clashes(values) + _half_pairs(values)
+    token = values.get("export_token")
+    if token is not None and not _BEARER.fullmatch(str(token)):
         errors.append("--export-token: must be 1 to 1000 printable ASCII characters without spaces")  # and is not shown
+    if further is not None:
+        errors += further(values)
     if errors:
         raise ConfigError(errors)
-    return config
+    return Config(**cast("dict[str, Any]", values))
 
 
-def _clashes(config: Config) -> list[str]:
-    """An error for each address that two listeners would need."""
-    wanted = [("--listen", endpoint) for endpoint in config.listen]
-    wanted += [("--egress", each.endpoint) for each in config.egress]
-    if config.admin is not None:
-        wanted.append(("--admin", config.admin))
+def endpoints_of(values: Mapping[str, object]) -> list[tuple[str, Endpoint]]:
+    """Where connections are accepted, and by which flag, as far as it could be read."""
+    listen = cast("tuple[Endpoint, ...]", values.get("listen", ()))
+    egress = cast("tuple[Egress, ...]", values.get("egress", ()))
+    return [("--listen", endpoint) for endpoint in listen] + [("--egress", each.endpoint) for each in egress]
+
+
+def _clashes(values: Mapping[str, object]) -> list[str]:
+    """An error for each address that two listeners would need, and for each name of two."""
+    wanted = endpoints_of(values)
+    if (admin := cast("Address | None", values.get("admin"))) is not None:
+        wanted.append(("--admin", admin))
     errors, taken = [], dict[Endpoint, str]()
     for flag, endpoint in wanted:
         if endpoint in taken and (isinstance(endpoint, UnixPath) or endpoint.port):
             errors.append(f"{flag}: {str(endpoint)!r}: must not be an address of {taken[endpoint]}")
         taken.setdefault(endpoint, flag)
-    names = [each.name for each in config.egress]
+    names = [each.name for each in cast("tuple[Egress, ...]", values.get("egress", ()))]
     return errors + [f"--egress: {name!r}: must be named once" for name in sorted({*names}) if names.count(name) > 1]
 
 
-def _half_pairs(config: Config) -> list[str]:
-    pairs = (
-        (("--tls-cert", config.tls_cert), ("--tls-key", config.tls_key)),
-        (
-            ("--upstream-cert", config.upstream_cert),
-            ("--upstream-key", config.upstream_key),
-        ),
-    )
+_PAIRS: Final = (("tls_cert", "tls_key"), ("upstream_cert", "upstream_key"))
+
+
+def _half_pairs(values: Mapping[str, object]) -> list[str]:
     return [
-        f"{flag}: {str(path)!r}: needs {other} too"
-        for first, second in pairs
-        for (flag, path), (other, missing) in ((first, second), (second, first))
-        if path is not None and missing is None
+        f"{_flag(one)}: {str(values[one])!r}: needs {_flag(other)} too"
+        for first, second in _PAIRS
+        for one, other in ((first, second), (second, first))
+        if values.get(one) is not None and values.get(other, _UNREAD) is None
     ]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -117,6 +117,8 @@ class Exchanges:
         del self._running[live]
         live.is_uploading = False
         at_ns = self._clock.monotonic_ns()
+        live.left_queue(at_ns)
+        self._tell_stall_over("stalled stream ended", live, at_ns)
         self._look(live, at_ns)
         if live.is_settled or self.is_draining:
             self._close(live, at_ns)
@@ -195,17 +197,36 @@ class Exchanges:
 
     def _tell_stall(self, live: Live, at_ns: int) -> None:
         """Report a silence at its onset, and again whenever it has doubled, so that what is known of it is young."""
-        if not live.recorder.is_watched:
-            return
         progress_ns = live.recorder.progress_ns
+        if live.stalled_since_ns not in {None, progress_ns}:
+            self._tell_stall_over("stream goes on", live, progress_ns)
+        if not live.recorder.is_watched or live.queued_since_ns is not None:  # who waits in line waits for us
+            return
         if live.stall_since_ns != progress_ns:
             live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._limits.stall_after_ns
         if at_ns < live.stall_due_ns:
             return
         is_onset = live.stall_due_ns == progress_ns + self._limits.stall_after_ns
         self.stall_count += is_onset and live.recorder.blocked_since_ns is None  # else the reader's, not the upstream's
+        if is_onset:
+            live.stalled_since_ns = progress_ns
+            self._log(logging.WARNING, "stream stalled", live, at_ns)
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
+
+    def _tell_stall_over(self, message: str, live: Live, at_ns: int) -> None:
+        """Of a stall that was told in the log, its end; at_ns: when that was."""
+        if live.stalled_since_ns is not None:
+            silent_s = round((at_ns - live.stalled_since_ns) / 1e9, 3)
+            live.stalled_since_ns = None
+            self._log(logging.INFO, message, live, at_ns, silent_s=silent_s)
+
+    def _log(self, level: int, message: str, live: Live, at_ns: int, **more: object) -> None:
+        """A line of the log about an exchange that runs. Never raises, as whatever is done for all of them."""
+        try:
+            log.log(level, message, extra=_glance(live, at_ns) | more)
+        except Exception:  # noqa: BLE001  # a stream is worth more than what is said of it
+            self.recording_failure_count += 1
 
     def _look(self, live: Live, at_ns: int) -> None:
         try:
@@ -236,7 +257,10 @@ class Exchanges:
             self.dropped_sample_count += live.evidence.dropped_count
         recorder, beside = live.recorder, self._beside(live, at_ns)
         self._records.put(
-            lambda: recorder.close(at_ns, beside), event_count=recorder.event_count, is_muted=recorder.is_muted
+            lambda: recorder.close(at_ns, beside),
+            event_count=recorder.event_count,
+            is_muted=recorder.is_muted,
+            about=live.about(),
         )
 
     def _beside(self, live: Live, at_ns: int) -> Beside:
@@ -248,3 +272,12 @@ class Exchanges:
             round_trip_ns=None if evidence is None else evidence.round_trip_ns,
             is_thinned=self._canary.has_forgotten(since_ns) or (evidence is not None and evidence.dropped_count > 0),
         )
+
+
+_TOLD: Final = ("hop", "request_id", "trace_id", "model", "phase", "is_blocked", "silent_s")
+
+
+def _glance(live: Live, at_ns: int) -> dict[str, object]:
+    """What a line of the log says of an exchange that runs."""
+    seen = live.recorder.glance(at_ns)
+    return {"listener": live.listener} | {key: seen[key] for key in _TOLD}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +33,8 @@ class Failure:
 
 
 DRAINING: Final = Failure(503, "draining", "shutting down, takes no new requests", Ending.REJECTED)
-FULL: Final = Failure(503, "full", "as many requests as may run and wait do so already", Ending.REJECTED)
+QUEUE_FULL: Final = Failure(503, "queue_full", "as many requests as may run and wait do so already", Ending.REJECTED)
+QUEUE_TIMEOUT: Final = Failure(503, "queue_timeout", "waited in line and got no place in time", Ending.REJECTED)
 OVERLOADED: Final = Failure(503, "overloaded", "short of memory, takes no new requests", Ending.REJECTED)
 BAD_FRAMING: Final = Failure(400, "bad_request", "the framing of the request is not valid", Ending.REJECTED)
 BAD_REQUEST: Final = Failure(400, "bad_request", "the head of the request cannot be passed on", Ending.REJECTED)
@@ -40,6 +44,7 @@ NO_CODING: Final = Failure(501, "transfer_coding", "of transfer codings only chu
 NO_TUNNEL: Final = Failure(501, "upgrade", "of tunnels and upgrades only WebSocket is supported", Ending.REJECTED)
 TIMED_OUT: Final = Failure(504, "upstream_connect_timeout", "no connection to the upstream in time", Ending.REFUSED)
 REFUSED: Final = Failure(502, "upstream_refused", "no connection to the upstream", Ending.REFUSED)
+UNKNOWN_NAME: Final = Failure(502, "upstream_name", "the name of the upstream is not known", Ending.REFUSED)
 UNTRUSTED: Final = Failure(502, "upstream_tls", "no TLS connection to the upstream", Ending.REFUSED)
 BAD_ANSWER: Final = Failure(502, "upstream_protocol", "the upstream's answer cannot be passed on")
 BROKE_OFF: Final = Failure(502, "upstream_broke_off", "the upstream broke off before it answered")
@@ -67,9 +72,38 @@ STOPPED: Final[Mapping[str, Failure]] = {
 """What the reader of an exchange that we end ourselves gets, by the reason, where no byte of an answer has gone yet."""
 
 
+NO_PLACE: Final[Mapping[str, Failure]] = {failure.type: failure for failure in (QUEUE_FULL, QUEUE_TIMEOUT)}
+"""What who gets no place gets, by the reason of `admission.Full`."""
+
+_DETAIL_CHARS: Final = 200
+
+
 def failure_of(error: Exception) -> Failure:
     """What an error means that came in place of the upstream's head."""
+    if isinstance(error, ConnectFailed) and isinstance(error.__cause__, socket.gaierror):
+        return UNKNOWN_NAME
     return next(failure for kind, failure in FAILURES if isinstance(error, kind))
+
+
+def detail_of(error: Exception) -> str | None:
+    """Why it was, for people who read the log: words of the system or of ours, never of the peer. None: its type says
+    it all."""
+    match error:
+        case ConnectFailed(__cause__=socket.gaierror() as unknown):
+            detail = unknown.strerror or "name not known"
+        case ConnectFailed(errno=int(number)):
+            detail = os.strerror(number)
+        case TlsFailed(__cause__=ssl.SSLCertVerificationError()):
+            detail = f"certificate verify failed: {error.reason}"
+        case TlsFailed():
+            detail = error.reason.replace("_", " ")
+        case BrokenOff():
+            detail = f"{error.rule} ({error.cut})"
+        case BadAnswer() | BadRequest():
+            detail = error.rule
+        case _:
+            return None
+    return f"{detail[:1].lower()}{detail[1:_DETAIL_CHARS]}" if detail[1:2].islower() else detail[:_DETAIL_CHARS]
 
 
 def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:

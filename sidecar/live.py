@@ -31,7 +31,11 @@ class Live:
     before, and once the answer's head is there.
     buffered_bytes: counts the bytes of this exchange that wait in this process, on both sides.
 
+    listener: the name of the one it came by. upstream: the address to which it goes. error_detail: why there was no
+    answer, in words for the log. queued_since_ns: since when it waits for a place; queued_ns: how long it did.
+
     stopping: why we end it ourselves. left_by: how the reader was seen to leave by the kernel alone, `fin` or `reset`.
+    stalled_since_ns: since when nothing has come, once that was said in the log.
     """
 
     __slots__ = (
@@ -42,21 +46,41 @@ class Live:
         "body_wait_since_ns",
         "buffered_bytes",
         "connection",
+        "error_detail",
         "evidence",
         "is_uploading",
         "left_by",
         "linger_until_ns",
+        "listener",
+        "queued_ns",
+        "queued_since_ns",
         "recorder",
         "stall_due_ns",
         "stall_since_ns",
+        "stalled_since_ns",
         "stopping",
         "task",
+        "upstream",
         "writer",
     )
 
-    def __init__(self, recorder: Recorder, anchor: Anchor, *, connection: Connection | None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        anchor: Anchor,
+        *,
+        connection: Connection | None,
+        listener: str | None = None,
+        upstream: str | None = None,
+    ) -> None:
         self.recorder = recorder
         self.anchor = anchor
+        self.listener = listener
+        self.upstream = upstream
+        self.error_detail: str | None = None
+        self.queued_since_ns: int | None = None
+        self.queued_ns = 0
+        self.stalled_since_ns: int | None = None
         self.connection = connection
         self.task = asyncio.current_task()
         self.writer: Writing | None = None
@@ -86,6 +110,21 @@ class Live:
         self.writer = writer
         if sent_bytes is not None and not self.recorder.is_muted:
             self.evidence = Evidence(base_bytes=sent_bytes - writer.output_size)
+
+    def left_queue(self, at_ns: int) -> None:
+        """It has a place, or will get none."""
+        if self.queued_since_ns is not None:
+            self.queued_ns += at_ns - self.queued_since_ns
+            self.queued_since_ns = None
+
+    def about(self) -> dict[str, object]:
+        """What its line in the log says beside its record."""
+        return {
+            "listener": self.listener,
+            "upstream": self.upstream,
+            "error_detail": self.error_detail,
+            "queued_s": round(self.queued_ns / 1e9, 4),
+        }
 
     def mute(self) -> None:
         """Look at it no longer; its bytes go on, and its limits hold."""

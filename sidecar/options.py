@@ -8,19 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from otel import settings
 from otel.settings import REQUIRED, UNIX, Address, Endpoint, Option
+from sidecar.headers import HOP_BY_HOP
 from sidecar.inspection.splitter import LIMIT_BYTES
 
 MAX_WORKERS: Final = 64
 """More processes than that in one sidecar is a mistyped number."""
 
+LEAST_MEMORY_BYTES: Final = 16 << 20
+"""Python alone takes more: below it everything would be refused, always."""
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_HOP_BY_HOP: Final = frozenset(
-    {"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"}
-)
+_COUNT: Final = re.compile(r"[0-9]{1,4}")
+_NO_IDS: Final = HOP_BY_HOP | {"authorization", "content-length", "cookie", "host", "set-cookie", "trailer"}
+"""Fields that are another hop's next time, or hold what nobody may record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,15 @@ def signed_seconds(value: str) -> float:
 
 
 def id_header(value: str) -> str:
-    if not _TOKEN.fullmatch(value) or value.lower() in _HOP_BY_HOP:
+    if not _TOKEN.fullmatch(value) or value.lower() in _NO_IDS:
         raise ValueError("must be the name of an end-to-end header field")
     return value.lower()
 
 
 def id_headers(value: str) -> tuple[str, ...]:
-    names = tuple(id_header(part.strip()) for part in value.split(",") if part.strip())
-    if not names:
+    if not (names := settings.items(id_header)(value)):
         raise ValueError("must name at least one header field")
-    return names
+    return cast("tuple[str, ...]", names)
 
 
 def listeners(value: str) -> object:
@@ -74,7 +77,11 @@ def listeners(value: str) -> object:
 
 
 def upstream_url(value: str) -> str:
-    return str(settings.unix_path(value)) if value.startswith(UNIX) else settings.http_url(value)
+    if value.startswith(UNIX):
+        return str(settings.unix_path(value))
+    if not value.lower().startswith(("http://", "https://")):
+        raise ValueError(f"must be http://HOST[:PORT][/PATH], https://… or {UNIX}/PATH")
+    return settings.http_url(value)
 
 
 def egress(value: str) -> Egress:
@@ -85,15 +92,18 @@ def egress(value: str) -> Egress:
 
 
 def memory_limit(value: str) -> object:
-    return value if value == "auto" else optional(settings.size_bytes)(value)
+    limit_bytes = value if value == "auto" else optional(settings.size_bytes)(value)
+    if isinstance(limit_bytes, int) and limit_bytes < LEAST_MEMORY_BYTES:
+        raise ValueError(f"must be auto, off or at least {LEAST_MEMORY_BYTES >> 20}M")
+    return limit_bytes
 
 
 def worker_count(value: str) -> int:
     if value == "auto":
         return 0
-    if not 1 <= (number := settings.count(value)) <= MAX_WORKERS:
-        raise ValueError(f"must be auto or from 1 to {MAX_WORKERS}")
-    return number
+    if not _COUNT.fullmatch(value) or not 1 <= int(value) <= MAX_WORKERS:
+        raise ValueError(f"must be auto or a number from 1 to {MAX_WORKERS}")
+    return int(value)
 
 
 OPTIONS: Final = (

@@ -101,6 +101,11 @@ class Question:
     def wants_upgrade(self) -> bool:
         return headers.is_websocket(self._request.method, self._version, self._fields)
 
+    @property
+    def offers_upgrade(self) -> bool:
+        """It would speak another protocol too, which is ignored."""
+        return "upgrade" in headers.connection_options(self._fields) and not self.wants_upgrade
+
     def _passed(self, authority: str) -> list[tuple[str, str]]:
         fields = [field for field in headers.end_to_end(self._fields) if field[0].lower() not in _ENDS_HERE]
         host = self._host or authority_of(self._request.raw_path) or headers.value_of(self._fields, "host")

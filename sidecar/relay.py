@@ -8,6 +8,7 @@ from itertools import count
 from aiohttp import web
 
 from otel.hop import Anchor, Place
+from otel.settings import Address, UnixPath
 from sidecar import headers
 from sidecar.carriage import Carriage, Route
 from sidecar.identity import id_field_of, identity_of
@@ -23,10 +24,14 @@ class Relay:
     instance: of this process, so that no two records have one id. is_draining: it takes nothing new.
     """
 
-    __slots__ = ("_event_limit_bytes", "_instance", "_numbers", "_place", "is_draining", "route")
+    __slots__ = ("_event_limit_bytes", "_instance", "_numbers", "_place", "_upstream_address", "is_draining", "route")
 
     def __init__(self, route: Route, *, place: Place, instance: str, event_limit_bytes: int) -> None:
         self.route = route
+        origin = route.upstream.origin
+        self._upstream_address = str(
+            Address(origin.host, origin.port) if origin.unix_path is None else UnixPath(origin.unix_path)
+        )
         self._place = place
         self._instance = instance
         self._event_limit_bytes = event_limit_bytes
@@ -41,7 +46,9 @@ class Relay:
         made_id = str(uuid.uuid4())
         recorder = self._recorder(request, anchor, fields, made_id=made_id)
         connection = None if request.transport is None else Connection(request.transport)
-        live = Live(recorder, anchor, connection=connection)
+        live = Live(
+            recorder, anchor, connection=connection, listener=self.route.listener, upstream=self._upstream_address
+        )
         id_field = id_field_of(fields, id_headers, made_id=made_id)
         carriage = Carriage(
             request, fields, id_field=id_field, live=live, route=self.route, is_draining=self.is_draining

@@ -6,8 +6,11 @@ import logging
 import os
 import ssl
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Final
+
+from sidecar.certificate import CertificateError, not_after_s
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,7 @@ class ServerTls:
     """The context of a listener. New connections get the newest that could be loaded; old ones keep theirs.
 
     reload_count: pairs taken since the start. failure_count: pairs that could not be loaded; the old one stays.
+    not_after_s: when the certificate ends, in seconds since 1970; None where that cannot be read.
     """
 
     def __init__(self, cert: PurePath, key: PurePath) -> None:
@@ -35,6 +39,7 @@ class ServerTls:
         self._signature = self._signed()
         self._due_ns: int | None = None
         self.context = server_context(self._cert, self._key)
+        self.not_after_s = _not_after_s(self._cert)
         self.reload_count = 0
         self.failure_count = 0
 
@@ -55,9 +60,16 @@ class ServerTls:
             self.failure_count += 1
             log.warning("certificate not loaded, the old one stays", extra={"error": str(error)})
             return False
+        self.not_after_s = _not_after_s(self._cert)
         self.reload_count += 1
-        log.info("certificate loaded", extra={"cert": str(self._cert)})
+        self.tell()
         return True
+
+    def tell(self) -> None:
+        """A line of the log: which certificate is shown, and until when it is valid."""
+        ends_s = self.not_after_s
+        not_after = None if ends_s is None else datetime.fromtimestamp(ends_s, UTC).isoformat()
+        log.info("certificate loaded", extra={"cert": str(self._cert), "not_after": not_after})
 
     def _signed(self) -> _Signature:
         """What tells another file from this one; of a file that is not there, nothing."""
@@ -97,6 +109,13 @@ def _load_pair(context: ssl.SSLContext, cert: PurePath, key: PurePath) -> None:
         context.load_cert_chain(cert, key, password=_refuse_password)
     except (OSError, ssl.SSLError, ValueError) as error:
         raise TlsError(f"{cert}, {key}: {_reason(error)}") from None
+
+
+def _not_after_s(cert: Path) -> int | None:
+    try:
+        return not_after_s(cert.read_bytes())
+    except (OSError, CertificateError):  # OpenSSL has read it, so it is good; only its end is not known
+        return None
 
 
 def _refuse_password() -> str:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 
+from otel.settings import Address
 from sidecar.bounds.deadlines import DRAINED
 from sidecar.downstream.acceptor import Acceptor
 from sidecar.downstream.door import LONG_HEAD, Door, raw_answer
 from sidecar.downstream.doors import Doors
+from sidecar.downstream.refusals import HEAD_TOO_LONG, TOO_LONG, RefusedHeads, rule_of
 from sidecar.downstream.sockets import port_of
 from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
@@ -39,7 +40,6 @@ UNDECIDED_S: Final = 1.0
 POLL_S: Final = 0.02
 CLOSE_S: Final = 1.0
 """For handlers to end when their connection is closed: drain has waited for those that had something to do."""
-_TOO_MANY_LINES: Final = "Too many headers"
 _BAD_HEAD: Final = raw_answer(400, "the head of the request is not valid")
 
 
@@ -53,16 +53,6 @@ class Carrier(Protocol):
     is_draining: bool
 
     async def handle(self, request: web.Request) -> web.StreamResponse: ...
-
-
-class RefusedHeads:
-    """Counts heads that never became a request, because they were not valid or too long."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self) -> None:
-        self.count += 1
 
 
 class Refusal(web.StreamResponse):
@@ -92,9 +82,12 @@ class BadBody(Exception):  # noqa: N818  # the client's error
 class Handler(web.RequestHandler):
     """aiohttp's HTTP/1 for one connection, except that what it refuses is refused by the door, and never logged."""
 
-    __slots__ = ("_door", "_exchanges", "_refused_heads", "body")
+    __slots__ = ("_door", "_exchanges", "_head_refused", "body")
 
-    def __init__(self, door: Door, refused_heads: RefusedHeads, exchanges: Exchanges, server: web.Server) -> None:
+    def __init__(
+        self, door: Door, exchanges: Exchanges, server: web.Server, *, head_refused: Callable[[str, str | None], None]
+    ) -> None:
+        """head_refused: is told the rule that a head broke, and the client's address."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -107,7 +100,7 @@ class Handler(web.RequestHandler):
             read_bufsize=REQUEST_BUFFER_BYTES,
         )
         self._door = door
-        self._refused_heads = refused_heads
+        self._head_refused = head_refused
         self._exchanges = exchanges
         self.body: StreamReader | None = None  # of the request that runs
 
@@ -128,9 +121,9 @@ class Handler(web.RequestHandler):
             self._exchanges.relay_failure_count += 1
             self._door.abort()
         else:
-            self._refused_heads.add()
-            is_long = isinstance(exc, LineTooLong) or _TOO_MANY_LINES in str(exc)
-            self._door.refuse(LONG_HEAD if is_long else _BAD_HEAD)
+            rule = rule_of(exc)
+            self._head_refused(rule, peer_of(self.transport))
+            self._door.refuse(LONG_HEAD if rule in TOO_LONG else _BAD_HEAD)
         return Refusal(asyncio.get_running_loop().create_future())
 
 
@@ -147,8 +140,10 @@ class Listener:
         doors: Doors,
         refused_heads: RefusedHeads,
         dial: Dial,
+        name: str = "listen",
     ) -> None:
-        """Takes over the sockets: it closes them."""
+        """Takes over the sockets: it closes them. name: as metrics have it."""
+        self._name = name
         self._relay = relay
         self._exchanges = exchanges
         self._doors = doors
@@ -225,11 +220,17 @@ class Listener:
             await asyncio.sleep(POLL_S)
 
     def _door(self) -> Door:
-        return Door(self._doors, make_handler=self._handler, head_refused=self._refused_heads.add, dial=self._dial)
+        return Door(self._doors, make_handler=self._handler, head_refused=self._head_too_long, dial=self._dial)
 
     def _handler(self, door: Door) -> web.RequestHandler:
         assert self._server is not None
-        return Handler(door, self._refused_heads, self._exchanges, self._server)
+        return Handler(door, self._exchanges, self._server, head_refused=self._head_refused)
+
+    def _head_too_long(self) -> None:
+        self._head_refused(HEAD_TOO_LONG, None)
+
+    def _head_refused(self, rule: str, peer: str | None) -> None:
+        self._refused_heads.add(rule, listener=self._name, peer=peer)
 
     async def _carry(self, request: web.BaseRequest) -> web.StreamResponse:
         assert isinstance(request, web.Request)
@@ -239,12 +240,18 @@ class Listener:
         handler = request.protocol
         assert isinstance(handler, Handler)
         handler.body = request.content
-        door.request_began()
+        door.request_began(request.content)
         try:
             return await self._relay.handle(request)
         finally:
             handler.body = None
-            door.request_ended(request.content)
+            door.request_ended()
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> str | None:
+    """The client's address; on a unix socket it has none."""
+    name = None if transport is None else transport.get_extra_info("peername")
+    return str(Address(*name[:2])) if isinstance(name, tuple) else None
 
 
 def _request_of(

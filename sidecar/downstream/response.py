@@ -16,6 +16,7 @@ from sidecar.headers import Fields
 from sidecar.http1.chunked import encode_chunk, last_chunk
 
 BODYLESS: Final = frozenset({204, 304})
+_HTTP_1_0: Final = (1, 0)
 _HTTP_1_1: Final = (1, 1)
 _FORBIDDEN: Final = {204: frozenset({"content-length"})}  # RFC 9110, 8.6
 
@@ -62,7 +63,7 @@ class Response:
     def __init__(self, request: web.Request) -> None:
         self._transport: asyncio.Transport | None = request.transport
         self._writer: AbstractStreamWriter = request.writer
-        self._version = min((request.version.major, request.version.minor), _HTTP_1_1)
+        self._version = max(_HTTP_1_0, min((request.version.major, request.version.minor), _HTTP_1_1))
         self._is_bodyless_method = request.method == hdrs.METH_HEAD
         self.is_chunked = False
         self.may_go_on = request.keep_alive

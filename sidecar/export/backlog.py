@@ -30,6 +30,8 @@ LOAD_BYTES: Final = 4 << 20
 """At most so much comes from the disk in one turn, so that a turn is short; one request is less."""
 WRITE_BYTES: Final = 4 << 20
 """At most so much goes to the disk in one turn."""
+DROPPED: Final = ("queue_full", "segment_gave_way", "unencodable", "spool_given_up")
+"""Reasons for which spans are lost here; the spool has its own."""
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -187,13 +189,18 @@ class Backlog:
 
     def lighten(self) -> bool:
         """Take the timeline out of the one span in flight; False when it has lost it already."""
-        item = self._flight.take_first()
-        was_bare, item.is_bare = item.is_bare, True
-        if not was_bare:
-            self._left_out += 1
-            item.body = encode_request(map(without_timeline, decode_request(item.body)))
+        item = self._flight.items[0]
+        if item.is_bare:
+            return False
+        try:
+            body = encode_request(map(without_timeline, decode_request(item.body)))
+        except OtlpError:  # a span of another version, from the disk: as it is or not at all
+            return False
+        self._flight.take_first()
+        item.body, item.is_bare = body, True
         self._flight.append(item)
-        return not was_bare
+        self._left_out += 1
+        return True
 
     # The disk.
 

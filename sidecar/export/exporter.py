@@ -11,7 +11,10 @@ import asyncio
 import gzip
 import ipaddress
 import logging
+import os
 import random
+import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -131,9 +134,10 @@ class Exporter:
         """
         timeout = aiohttp.ClientTimeout(total=self._pace.request_s)
         jar = aiohttp.DummyCookieJar()
+        headers = {"Accept-Encoding": "identity"} | self._headers
         async with (
             asyncio.TaskGroup() as group,
-            aiohttp.ClientSession(timeout=timeout, cookie_jar=jar, headers=self._headers) as session,
+            aiohttp.ClientSession(timeout=timeout, cookie_jar=jar, headers=headers, auto_decompress=False) as session,
         ):
             if self._spooling is not None:
                 group.create_task(self._spooling.run())
@@ -183,7 +187,7 @@ class Exporter:
             asked_s = answer.asked_s
             failure = self._settle(answer, size_bytes=len(body))
         except Exception as error:  # noqa: BLE001  # whatever it was, the spans are still here, and streams go on
-            failure = type(error).__name__
+            failure = words_of(error)
         finally:
             self._backlog.put_back()
             self._tell()
@@ -232,13 +236,13 @@ class Exporter:
     async def _back_off(self, asked_s: float | None) -> None:
         """Wait before the next attempt: as long as asked, or longer each time; a flush cuts the latter short."""
         pace = self._pace
-        if asked_s is not None:
+        own_s = min(pace.first_retry_s * 2 ** min(self._failures - 1, 16), pace.last_retry_s) * (1 - self._jitter() / 2)
+        if asked_s is not None and asked_s > own_s:
             await asyncio.sleep(min(asked_s, ASKED_WAIT_S) + pace.first_retry_s * self._jitter())
         elif self._is_flushing.is_set():
             await asyncio.sleep(pace.first_retry_s)
         else:
-            longest_s = min(pace.first_retry_s * 2 ** min(self._failures - 1, 16), pace.last_retry_s)
-            await _wait(self._is_flushing, longest_s * (1 - self._jitter() / 2))
+            await _wait(self._is_flushing, own_s)
 
 
 def _set(event: asyncio.Event, *, is_set: bool) -> None:
@@ -271,9 +275,28 @@ def _asked_s(headers: Mapping[str, str]) -> float | None:
         return float(value)
     try:
         wait = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return max(0.0, wait.total_seconds())
+
+
+def words_of(error: Exception) -> str:
+    """Why a request failed, in words of the system where it has some, and else the kind of the error; never its text,
+    which may quote what passed through."""
+    cause: Exception = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+    if isinstance(cause, socket.gaierror):
+        return (cause.strerror or "name not known").lower()
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {cause.verify_message}"
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
+    return type(error).__name__
 
 
 def _is_loopback(endpoint: str) -> bool:

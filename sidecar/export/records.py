@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -25,6 +25,7 @@ WAITING: Final = 1_000
 """Long records that wait for the thread; further ones are counted as lost, for they would wait for ever."""
 
 Make = Callable[[], Hop]
+NOTHING: Final[Mapping[str, object]] = {}
 
 
 def kept(hop: Hop, *, is_exact: bool) -> Hop:
@@ -53,33 +54,38 @@ class Records:
     def __init__(self, exporter: Exporting | None, *, is_exact: bool) -> None:
         self._exporter = exporter
         self._is_exact = is_exact
-        self._waiting: asyncio.Queue[Make] = asyncio.Queue(WAITING)
+        self._waiting: asyncio.Queue[tuple[Make, Mapping[str, object]]] = asyncio.Queue(WAITING)
         self.ended: Counter[Ending] = Counter()
         self.muted_count = 0
         self.lost_count = 0
 
-    def put(self, make: Make, *, event_count: int, is_muted: bool = False) -> None:
-        """Take a record. Never raises, never waits. is_muted: it is not whole, so it is logged and not exported."""
+    def put(
+        self, make: Make, *, event_count: int, is_muted: bool = False, about: Mapping[str, object] = NOTHING
+    ) -> None:
+        """Take a record. Never raises, never waits.
+
+        is_muted: it is not whole, so it is logged and not exported. about: what its line in the log says beside it.
+        """
         if is_muted or event_count < LONG_EVENTS:  # a muted one has no timeline, however many events it had before
             try:
                 if is_muted:
-                    self._tell(make(), is_muted=True)
+                    self._tell(make(), about, is_muted=True)
                 else:
-                    self._send(*self._built(make))
+                    self._send(*self._built(make), about)
             except Exception as error:  # noqa: BLE001  # the next exchange must not suffer for this one's record
                 self.lost(type(error).__name__)
             return
         try:
-            self._waiting.put_nowait(make)
+            self._waiting.put_nowait((make, about))
         except asyncio.QueueFull:
             self.lost("too_many")
 
     async def run(self) -> None:
         """Build the long records until cancelled."""
         while True:
-            make = await self._waiting.get()
+            make, about = await self._waiting.get()
             try:
-                self._send(*await asyncio.to_thread(self._built, make))
+                self._send(*await asyncio.to_thread(self._built, make), about)
             except Exception as error:  # noqa: BLE001  # as above
                 self.lost(type(error).__name__)
             finally:
@@ -99,16 +105,16 @@ class Records:
         except SpanError:  # too many stalls for one timeline: all else of the record is as true without it
             return hop, hop_to_span(replace(record, timeline=LEFT_OUT, sent=None if record.sent is None else LEFT_OUT))
 
-    def _send(self, hop: Hop, span: Span | None) -> None:
+    def _send(self, hop: Hop, span: Span | None, about: Mapping[str, object]) -> None:
         if self._exporter is not None and span is not None:
             self._exporter.offer(span)
-        self._tell(hop, is_muted=False)
+        self._tell(hop, about, is_muted=False)
 
-    def _tell(self, hop: Hop, *, is_muted: bool) -> None:
+    def _tell(self, hop: Hop, about: Mapping[str, object], *, is_muted: bool) -> None:
         if hop.end is not None:
             self.ended[hop.end.ending] += 1
             self.muted_count += is_muted
-            log.info("exchange ended", extra=_line(hop, is_stamped=not is_muted))
+            log.info("exchange ended", extra=_line(hop, is_stamped=not is_muted) | dict(about))
 
     def lost(self, reason: str) -> None:
         """Count a record that could not be made."""
@@ -132,6 +138,7 @@ def _line(hop: Hop, *, is_stamped: bool) -> dict[str, object]:
         "trace_id": hop.trace_id,
         "method": hop.exchange.method,
         "path": hop.exchange.path,
+        "model": hop.exchange.model,
         "status": hop.exchange.status,
         "ending": None if end is None else end.ending.value,
         "ended_by": None if end is None else end.ended_by.value,

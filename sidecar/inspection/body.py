@@ -2,38 +2,72 @@
 
 Nothing here can harm the stream. A body that cannot be decoded is opaque from there on, and where looking fails for
 any other reason the failure is counted and nothing is looked at any more.
+
+The first event that only one API has tells the dialect; until one comes, it is the one of the path. A path that no
+event bears out is not believed for long.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from otel.hop import EventClass
+from otel.hop import OUTPUT, EventClass
 from sidecar.inspection.coding import CodingError, Decoder, decoder_for
-from sidecar.inspection.dialects import dialect_for, recognise
+from sidecar.inspection.dialects import OPAQUE, PLAIN, Dialect, Ends, dialect_for, recognise
 from sidecar.inspection.events import Event, Reading, Unit
-from sidecar.inspection.seen import Seen
+from sidecar.inspection.seen import FINISHES, Seen, merged
 from sidecar.inspection.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
 
-_TELLS_NOTHING: Final = frozenset({EventClass.KEEPALIVE, EventClass.ERROR})
-STREAMS: Final = frozenset({"sse", "ndjson"})
+UNPACKED_LINES: Final = 20_000
+"""Most lines that one encoded read may unpack to: packed, 20 KB can hold half a million events, seconds of the loop.
+Only an answer of ten thousand events that comes in one read has more; its events are not told apart then."""
+STREAMS: Final = frozenset({"sse", "ndjson", "json_array", "eventstream"})
 """Framings of a body that is a stream of events."""
+LOOKS: Final = 16
+"""Events that are asked which API they are of, 5 µs each: some gateways begin with a few of their own."""
+
+_TELLS_NOTHING: Final = frozenset({EventClass.KEEPALIVE, EventClass.ERROR})
+_MAY_BE_LOST: Final = frozenset({"json_array", "eventstream"})
+_BEARS_OUT: Final = OUTPUT | {EventClass.USAGE, EventClass.TERMINAL}
 
 
 class Body(Seen):
     """One response body. Times are offsets from the exchange's anchor."""
 
-    __slots__ = ("_decoder", "_is_path_mute", "_path", "_splitter")
+    __slots__ = (
+        "_candidate_seq",
+        "_decoder",
+        "_is_odd",
+        "_learnt",
+        "_looks",
+        "_method",
+        "_read_event",
+        "_splitter",
+        "_unread_seq",
+    )
 
     def __init__(
-        self, path: str, *, content_type: str | None, content_encoding: str | None, event_limit_bytes: int = LIMIT_BYTES
+        self,
+        path: str,
+        *,
+        content_type: str | None,
+        content_encoding: str | None,
+        method: str = "POST",
+        event_limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        framing = framing_of(content_type)
-        super().__init__(framing=framing, dialect=dialect_for(path, framing), is_stream=framing in STREAMS)
-        self._path = path
+        framing = framing_of(content_type, may_be_array=dialect_for(path, "json_array") is not PLAIN)
+        dialect = dialect_for(path, framing)
+        super().__init__(framing=framing, dialect=dialect, is_stream=framing in STREAMS)
+        self._method = method
+        self._looks = LOOKS if self.is_stream else 0
+        self._read_event = dialect.begin()
+        self._candidate_seq: int | None = None  # of the event that was the end, if no output follows it
+        self._learnt: Reading | None = None  # what was taken over last
+        self._unread_seq: int | None = None  # of the last event that was too long to be read
+        self._speak(dialect)
         self._splitter: Splitter = splitter_for(framing, limit_bytes=event_limit_bytes)
-        self._is_path_mute = self.is_stream and not self.dialect.path_end
-        self._decoder: Decoder | None = decoder_for(content_encoding)
+        self._decoder: Decoder | None = decoder_for(content_encoding if self.is_stream else None)
         if self._decoder is None:
             self._see_arrivals_only()
 
@@ -44,19 +78,29 @@ class Body(Seen):
             return
         try:
             decoded = self._decoded(data)  # first: it may put another splitter in its place
-            self._take(self._splitter.feed(decoded), at_ns, is_wasted=is_wasted)
+            units = self._splitter.feed(decoded)
+            self._take(units, at_ns, is_wasted=is_wasted)
+            if self._is_odd:
+                self._watch(units)
         except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the stream goes on
             self.is_blind = True
             self.failure_count += 1
 
-    def ended(self) -> None:
-        """No more will come. What is left inside an event dispatches nothing, but it may be the end mark."""
+    def ended(self, *, is_clean: bool = True) -> None:
+        """No more will come. What is left inside an event dispatches nothing, but it may be the end mark.
+
+        is_clean: HTTP's framing of the body came to its end.
+        """
         if self.is_blind:
             return
         for unit in self._splitter.finish():
             self.has_tail = True
-            if self.terminal_seq is None and self._read(unit).event_class is EventClass.TERMINAL:
-                self.terminal_seq = max(0, self.stamper.count - 1)
+            if not unit.is_cut:  # half an event says nothing, though its name may be whole
+                self._learn(self._read(replace(unit, name=b"")), max(0, self.stamper.count - 1))
+        if is_clean and self.terminal_seq is None:
+            self.terminal_seq = self._candidate_seq
+        if self.terminal_seq is None and self._unread_seq == self.stamper.count - 1:  # it may have been the mark
+            self.is_mark_unsure = True
 
     def mute(self) -> None:
         super().mute()
@@ -66,7 +110,10 @@ class Body(Seen):
     def _decoded(self, data: bytes) -> bytes:
         assert self._decoder is not None
         try:
-            return self._decoder.decode(data)
+            decoded = self._decoder.decode(data)
+            if len(decoded) > len(data) and decoded.count(b"\n") + decoded.count(b"\r") > UNPACKED_LINES:
+                raise CodingError(f"one read unpacks to more than {UNPACKED_LINES} lines")
+            return decoded
         except CodingError:
             self._see_arrivals_only()
             return data
@@ -75,8 +122,22 @@ class Body(Seen):
         """What cannot be decoded has no events to be seen: from here on each arrival is one, and no rule applies."""
         self._decoder = decoder_for(None)
         self._splitter = splitter_for("opaque")
-        self.dialect = dialect_for(self._path, "opaque")
-        self._is_path_mute = False
+        self._looks = 0
+        self._speak(OPAQUE)
+
+    def _speak(self, dialect: Dialect) -> None:
+        """From here on the events are of this dialect."""
+        self.dialect = dialect
+        self._read_event = dialect.begin()
+        self.is_mark_unsure = self.framing not in dialect.framings or self._method == dialect.open_method
+        self._is_odd = dialect.is_resumable or self.framing in _MAY_BE_LOST
+
+    def _watch(self, units: list[Event]) -> None:
+        """What only some framings and dialects have: they may be lost, or go on in another stream."""
+        if self._splitter.is_lost:
+            self._see_arrivals_only()
+        elif self.dialect.is_resumable and any(unit.id for unit in units):
+            self.is_mark_unsure = True
 
     def _take(self, units: list[Event], at_ns: int, *, is_wasted: bool) -> None:
         readings: list[tuple[Event, Reading]] = []
@@ -97,25 +158,58 @@ class Body(Seen):
     def _read(self, event: Event) -> Reading:
         """What the dialect makes of an event; one that it chokes on is opaque, and the next one is read again."""
         try:
-            if not self._is_path_mute:
-                return self.dialect.read(event)
-            self.dialect = recognise(event) or self.dialect  # the first event that is one of an API's tells
-            reading = self.dialect.read(event)
-            self._is_path_mute = reading.event_class in _TELLS_NOTHING
-            return reading
+            return self._look(event) if self._looks else self._read_event(event)
         except Exception:  # noqa: BLE001  # whatever stands in an event, the stream goes on and is looked at
             self.failure_count += 1
             return Reading(EventClass.OPAQUE)
 
+    def _look(self, event: Event) -> Reading:
+        """The reading of an event that may tell which dialect it is of."""
+        known = recognise(event)
+        if known is not None:
+            self._looks = 0
+            if known is not self.dialect:
+                self._speak(known)
+            return self._read_event(event)
+        reading = self._read_event(event)
+        if reading.event_class in _BEARS_OUT and self.dialect is not PLAIN:
+            self._looks = 0
+        elif reading.event_class not in _TELLS_NOTHING:
+            self._looks -= 1
+            if not self._looks:
+                self._speak(PLAIN)
+        return reading
+
     def _note(self, readings: list[tuple[Event, Reading]], at_ns: int) -> None:
-        for seq, (_, reading) in enumerate(readings, start=self.stamper.count):
-            self.model = self.model or reading.model
-            self.response_id = self.response_id or reading.response_id
-            match reading.event_class:
-                case EventClass.KEEPALIVE:
-                    continue
-                case EventClass.ERROR:
-                    self.error = self.error or reading
-                case EventClass.TERMINAL if self.terminal_seq is None:
-                    self.terminal_seq = seq
+        for seq, (event, reading) in enumerate(readings, start=self.stamper.count):
+            if reading.event_class is EventClass.KEEPALIVE:
+                continue
             self.progress_ns = at_ns
+            if reading is not self._learnt:  # most events say what the one before them said
+                self._learn(reading, seq)
+            if event.is_cut:
+                self._unread_seq = seq
+
+    def _learn(self, reading: Reading, seq: int) -> None:
+        """What an event says of the answer, the last one that counts being that of this number."""
+        self._learnt = reading
+        self.model = self.model or reading.model
+        self.response_id = self.response_id or reading.response_id
+        event_class = reading.event_class
+        if event_class is EventClass.ERROR:
+            self.error = self.error or reading
+            self.request_alias = self.request_alias or reading.request_id
+        if event_class is EventClass.TERMINAL or reading.is_end:
+            self._end_marked(seq)
+        elif self._candidate_seq is not None and event_class in OUTPUT:
+            self._candidate_seq = None
+        if reading.finish is not None and reading.finish not in self.finish_reasons:
+            self.finish_reasons = (*self.finish_reasons, reading.finish)[:FINISHES]
+        if reading.usage is not None:
+            self.usage = merged(self.usage, reading.usage)
+
+    def _end_marked(self, seq: int) -> None:
+        if self.dialect.ends is Ends.FINISH:
+            self._candidate_seq = seq
+        elif self.terminal_seq is None:
+            self.terminal_seq = seq

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from otel.hop import EventClass
+from otel.hop import EventClass, Usage
 
 
 class Unit(Enum):
@@ -25,8 +25,10 @@ class Unit(Enum):
 class Event:
     """One framed unit of the stream, seen by the splitter.
 
-    data: the event's data (SSE: data lines joined by LF, without the last; NDJSON: the line; opaque: empty).
-    name: the SSE event type, empty for the default `message`. id: the SSE last event id as of this event.
+    data: the event's data (SSE: data lines joined by LF, without the last; NDJSON: the line; JSON array: the element;
+    event stream: the payload of the frame; opaque: empty).
+    name: the SSE event type, empty for the default `message`; of an event-stream frame its message type and the type
+    of that, as `event/chunk` or `exception/throttlingException`. id: the SSE last event id as of this event.
     size_bytes: bytes of the body from the end of the unit before it to its own end, so sizes add up to the
     body. is_cut: the unit was longer than the splitter keeps, and data is only its beginning.
     """
@@ -45,6 +47,8 @@ class Reading:
 
     visible_chars: Unicode code points of visible output this event adds, summed over choices.
     error_type, error_code: tokens of an error event. model, response_id: as the answer names them.
+    finish: why the model stopped, a token. usage: the tokens counted so far. is_end: the event marks the end of the
+    stream though it is of another class than TERMINAL. request_id: the upstream's own id of the request.
     """
 
     event_class: EventClass
@@ -53,3 +57,7 @@ class Reading:
     response_id: str | None = None
     error_type: str | None = None
     error_code: str | None = None
+    finish: str | None = None
+    usage: Usage | None = None
+    is_end: bool = False
+    request_id: str | None = None

@@ -39,7 +39,8 @@ class Messages(Seen):
         """A whole message of the reader, which the upstream's connection has taken."""
         if self.is_blind:
             return
-        self.has_reader_closed = self.has_reader_closed or opcode == CLOSE
+        if opcode == CLOSE and self.terminal_seq is None:  # else it only answers the upstream's goodbye
+            self.has_reader_closed = True
         self._sent.events([_event(_reading(opcode), size_bytes)], arrived_ns)
         self._sent.taken(taken_ns, 0)
 

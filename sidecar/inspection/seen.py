@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from otel.hop import Exchange, Timeline, Traffic
+from otel.hop import Exchange, Timeline, Traffic, Usage
 from sidecar.inspection.dialects import Dialect
 from sidecar.inspection.events import Reading
 from sidecar.inspection.stamper import Stamper
+
+FINISHES: Final = 8
+"""Finish reasons kept of one answer: of real ones there are one or two, however many choices it has."""
+NO_USAGE: Final = Usage()
 
 
 class Seen:
@@ -16,8 +21,10 @@ class Seen:
     terminal_seq: number of the event that marked the end in band. error: the reading of the first error event.
     wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
     has_reader_closed: the reader said in band that it is through.
-    is_blind: nothing is looked at any more, bytes are only counted. sent: the events of the other direction, from
-    the reader to the upstream, None where there is none.
+    finish_reasons, usage: as the answer has them; of counts that come again, the last. request_alias: the upstream's
+    own id of the request, as an event said it. is_mark_unsure: the event that marks the end may be missing for a good
+    reason. is_blind: nothing is looked at any more, bytes are only counted. sent: the events of the other direction,
+    from the reader to the upstream, None where there is none.
     """
 
     __slots__ = (
@@ -26,18 +33,22 @@ class Seen:
         "dialect",
         "error",
         "failure_count",
+        "finish_reasons",
         "framing",
         "has_reader_closed",
         "has_tail",
         "is_blind",
+        "is_mark_unsure",
         "is_stream",
         "model",
         "progress_ns",
+        "request_alias",
         "response_id",
         "sent",
         "size_bytes",
         "stamper",
         "terminal_seq",
+        "usage",
         "wasted_count",
     )
 
@@ -46,6 +57,7 @@ class Seen:
         self.dialect = dialect
         self.is_stream = is_stream
         self.is_blind = False
+        self.is_mark_unsure = False
         self.stamper = Stamper()
         self.sent = sent
         self.size_bytes = 0
@@ -56,6 +68,9 @@ class Seen:
         self.has_reader_closed = False
         self.model: str | None = None
         self.response_id: str | None = None
+        self.request_alias: str | None = None
+        self.finish_reasons: tuple[str, ...] = ()
+        self.usage = NO_USAGE
         self.error: Reading | None = None
         self.terminal_seq: int | None = None
         self.progress_ns: int | None = None
@@ -64,7 +79,7 @@ class Seen:
     @property
     def has_terminal_rule(self) -> bool:
         """The end is marked in band, and we have seen everything that could be the mark."""
-        return self.dialect.has_terminal_rule and not self.is_blind
+        return self.dialect.has_terminal_rule and not (self.is_blind or self.is_mark_unsure)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -80,8 +95,8 @@ class Seen:
         """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
         raise NotImplementedError
 
-    def ended(self) -> None:
-        """No more will come."""
+    def ended(self, *, is_clean: bool = True) -> None:
+        """No more will come. is_clean: HTTP's framing of the body came to its end."""
 
     def mute(self) -> None:
         """Look at nothing any more."""
@@ -107,6 +122,7 @@ class Seen:
             has_terminal_rule=self.has_terminal_rule,
             error_type=self.error.error_type if self.error else asked.error_type,
             error_code=self.error.error_code if self.error else None,
+            finish_reasons=self.finish_reasons,
         )
 
     def traffic(self, passed: Traffic) -> Traffic:
@@ -120,3 +136,16 @@ class Seen:
             wasted_count=self.wasted_count,
             has_unterminated_tail=self.has_tail,
         )
+
+
+def merged(before: Usage, after: Usage) -> Usage:
+    """The counts of an answer that counts as it goes: the later one, unless it is missing, or zero where one was."""
+    return Usage(
+        input_tokens=_later(before.input_tokens, after.input_tokens),
+        output_tokens=_later(before.output_tokens, after.output_tokens),
+        total_tokens=_later(before.total_tokens, after.total_tokens),
+    )
+
+
+def _later(before: int | None, after: int | None) -> int | None:
+    return after or (after if before is None else before)

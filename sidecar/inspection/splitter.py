@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from sidecar.inspection.events import Event, Unit
+from sidecar.inspection.eventstream import EventStreamSplitter
+from sidecar.inspection.json_array import JsonArraySplitter
 
 LIMIT_BYTES: Final = 1 << 20
 """Data kept of one event. Real ones reach 0.5 MB (images, compacted histories); more would let one stream
@@ -37,11 +39,16 @@ _NDJSON_TYPES: Final = frozenset(
 )
 
 
-def framing_of(content_type: str | None) -> str:
-    """`sse`, `ndjson` or `opaque`: how a body of this media type is framed. Its parameters do not matter."""
+def framing_of(content_type: str | None, *, may_be_array: bool = False) -> str:
+    """How a body of this media type is framed, whose parameters do not matter: `sse`, `ndjson`, `eventstream`, or
+    `opaque`. may_be_array: JSON is streamed as one array, `json_array`."""
     essence = (content_type or "").partition(";")[0].strip().lower()
     if essence == "text/event-stream":
         return "sse"
+    if essence == "application/vnd.amazon.eventstream":
+        return "eventstream"
+    if may_be_array and essence == "application/json":
+        return "json_array"
     return "ndjson" if essence in _NDJSON_TYPES else "opaque"
 
 
@@ -50,7 +57,11 @@ class Splitter(Protocol):
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes taken in that belong to no unit yet; after `finish`, line ends that belong to none at all."""
+        """Bytes taken in that belong to no unit yet; after `finish`, what stood between units and belongs to none."""
+
+    @property
+    def is_lost(self) -> bool:
+        """The body breaks its framing: from here on each read is an event, and nothing is known of it."""
 
     def feed(self, data: bytes) -> list[Event]:
         """The units that these bytes complete."""
@@ -66,9 +77,13 @@ def splitter_for(framing: str, *, limit_bytes: int = LIMIT_BYTES) -> Splitter:
             return SseSplitter(limit_bytes=limit_bytes)
         case "ndjson":
             return NdjsonSplitter(limit_bytes=limit_bytes)
+        case "eventstream":
+            return EventStreamSplitter(limit_bytes=limit_bytes)
+        case "json_array":
+            return JsonArraySplitter(limit_bytes=limit_bytes)
         case "opaque":
             return OpaqueSplitter()
-    raise ValueError(f"framing {framing!r} is none of sse, ndjson, opaque")
+    raise ValueError(f"framing {framing!r} is none of sse, ndjson, eventstream, json_array, opaque")
 
 
 class SseSplitter:
@@ -90,6 +105,7 @@ class SseSplitter:
         "_skip_lf",
         "pending_bytes",
     )
+    is_lost: Final = False
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.pending_bytes = 0
@@ -235,6 +251,7 @@ class NdjsonSplitter:
     """Lines ended by LF or CRLF, as NDJSON has them. A line of white space is none; the last one may lack its end."""
 
     __slots__ = ("_kept_bytes", "_limit_bytes", "_line", "pending_bytes")
+    is_lost: Final = False
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.pending_bytes = 0
@@ -283,6 +300,7 @@ class OpaqueSplitter:
 
     __slots__ = ()
     pending_bytes: Final = 0
+    is_lost: Final = False
 
     def feed(self, data: bytes) -> list[Event]:
         return [Event(Unit.EVENT, b"", b"", b"", len(data))] if data else []

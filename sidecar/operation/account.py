@@ -62,7 +62,9 @@ class OwnAccount:
         now_ns = self._clock.monotonic_ns()
         return [
             {
+                "listener": live.listener,
                 **live.recorder.glance(now_ns),
+                "is_queued": live.queued_since_ns is not None,
                 "age_s": round((now_ns - live.anchor.monotonic_ns) / 1e9, 3),
                 "buffered_bytes": live.buffered_bytes(),
             }

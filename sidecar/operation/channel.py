@@ -23,6 +23,8 @@ LINE_BYTES: Final = 64 << 20
 _PEEK_BYTES: Final = 65_536
 PENDING: Final = 32
 """Questions without an answer from which a worker is not asked any more: it hangs, and each would wait for nothing."""
+_WISHES: Final = frozenset({"switch_passthrough", "reload"})
+"""What also a worker that hangs is told, and does when it hangs no more: people ask for it, so these are few."""
 
 
 class ChannelError(Exception):
@@ -147,7 +149,7 @@ class Channel:
 
     async def ask(self, question: str, *, timeout_s: float | None, **given: bool) -> Any:  # noqa: ANN401  # JSON
         """The answer to a question, the name of what an account does. Raises ChannelError."""
-        if self._is_gone or len(self._pending) >= PENDING:
+        if self._is_gone or (len(self._pending) >= PENDING and question not in _WISHES):
             raise ChannelError("is gone" if self._is_gone else "hangs")
         number = next(self._numbers)
         self._pending[number] = waiting = asyncio.get_running_loop().create_future()

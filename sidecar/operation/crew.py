@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from otel.exposition import exposition, single
 from sidecar.operation.channel import ChannelError
-from sidecar.operation.merge import merged
+from sidecar.operation.merge import LEFT, LEFT_HELP, merged
 from sidecar.operation.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,15 @@ class Crew:
         told = await asyncio.gather(*(worker.metrics() for worker in self._workers))
         up_count = sum(worker.is_up for worker in self._workers)
         restart_count = sum(worker.restart_count for worker in self._workers)
+        lost_count = sum(worker.lost_count for worker in self._workers)
         own = (
             single("gapline_workers", "gauge", "worker processes that there are to be", len(self._workers)),
             single("gapline_workers_up", "gauge", "those that run", up_count),
             single("gapline_worker_restarts_total", "counter", "workers that ended unasked", restart_count),
+            single(
+                "gapline_worker_lost_exchanges_total", "counter", "exchanges that ran in a worker killed", lost_count
+            ),
+            single(LEFT, "counter", LEFT_HELP, 0),
             single("gapline_worker_silences_total", "counter", "questions that a worker left open", self._silent_count),
         )
         return merged([*told, exposition(own)])

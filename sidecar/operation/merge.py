@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-GREATEST: Final = ("_info", "_oldest_seconds", "_is_on", "_level")
+GREATEST: Final = ("_info", "_oldest_seconds", "_not_after_seconds", "_is_on", "_level")
 """Ends of the names of gauges that are no amounts: of two workers the greater value is that of both."""
 
+LEFT: Final = "gapline_export_left_total"
+LEFT_HELP: Final = "spans that a worker had when it ended: lost, or restored from the spool"
+_WAITING: Final = frozenset({"gapline_export_queue_spans", "gapline_spool_spans"})
 _COUNTING: Final = frozenset({"counter", "histogram"})
 _KINDS: Final = _COUNTING | {"gauge"}
 _OF_HISTOGRAM: Final = ("", "_bucket", "_sum", "_count")
@@ -70,9 +73,20 @@ def merged(expositions: Iterable[str]) -> str:
     return _written(families.values())
 
 
-def lasting(text: str) -> str:
-    """What of an exposition stays true when its process is gone: what has been counted. Raises MergeError."""
-    return _written(family for family in _families(text) if family.is_counting)
+def lasting(text: str, *, is_over: bool = False) -> str:
+    """What of an exposition stays true while its process is silent: what has been counted. Raises MergeError.
+
+    is_over: it is gone, and so are the spans that waited in it.
+    """
+    families = list(_families(text))
+    waiting = [value for family in families if family.name in _WAITING for value in family.samples.values()]
+    left = [_Family(LEFT, "counter", LEFT_HELP, {LEFT: sum(waiting)})] if waiting and is_over else []
+    return _written([*(family for family in families if family.is_counting), *left])
+
+
+def value_of(text: str, name: str) -> float:
+    """What an exposition says of one metric, over all its labels; 0 where it is not there. Raises MergeError."""
+    return sum(sum(family.samples.values()) for family in _families(text) if family.name == name)
 
 
 def _written(families: Iterable[_Family]) -> str:

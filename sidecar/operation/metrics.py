@@ -6,7 +6,7 @@ up (`merge.py`); what is no amount has a name that says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,10 +17,13 @@ from sidecar.bounds.admission import Admission
 from sidecar.bounds.memory import resident_bytes
 from sidecar.bounds.overload import Overload
 from sidecar.downstream.doors import Doors
-from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.downstream.listener import Listener
+from sidecar.downstream.refusals import RefusedHeads
 from sidecar.exchanges import Exchanges
-from sidecar.export.backlog import Counters
+from sidecar.export.backlog import DROPPED, Counters
 from sidecar.export.records import Records
+from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
+from sidecar.export.spool.turn import FAILURES
 from sidecar.lag import Canary
 from sidecar.tls import ServerTls
 from sidecar.upstream import Upstream
@@ -117,7 +120,12 @@ def _of_connections(doors: Doors, limit: int | None, refused_heads: RefusedHeads
     yield _gauge("gapline_connections", "open connections of clients", doors.open_count)
     yield _gauge("gapline_connections_limit", "most that may be open; 0: no limit", limit or 0)
     yield _counter("gapline_connections_refused_total", "connections beyond the limit", doors.refused_count)
-    yield _counter("gapline_refused_heads_total", "requests refused before they were any", refused_heads.count)
+    yield series(
+        "gapline_refused_heads_total",
+        "counter",
+        "requests refused before they were any, by the rule that they broke",
+        [({"rule": rule}, number) for rule, number in refused_heads.counts.items()],
+    )
     yield _counter("gapline_slow_heads_total", "requests whose head took too long", doors.slow_head_count)
     opaque = [(opening.name.lower(), passed) for opening, passed in doors.opaque.items()]
     yield series(
@@ -152,7 +160,8 @@ def _of_connections(doors: Doors, limit: int | None, refused_heads: RefusedHeads
 
 def _of_memory(overload: Overload, refused_count: int) -> Iterator[Series]:
     yield _gauge("gapline_memory_used_bytes", "memory of the process that is in RAM", resident_bytes() or 0)
-    yield _gauge("gapline_memory_limit_bytes", "--memory-limit; 0: none", overload.limit_bytes or 0)
+    if overload.limit_bytes is not None:  # a 0 would be read as a limit that is exceeded
+        yield _gauge("gapline_memory_limit_bytes", "--memory-limit, where there is one", overload.limit_bytes)
     yield _gauge("gapline_overload_level", "0 calm, 1 refusing, 2 giving streams up", int(overload.level))
     yield _counter("gapline_overloads_total", "times that memory became short", overload.entered_count)
     yield _counter("gapline_overload_refused_total", "requests refused for it", refused_count)
@@ -202,8 +211,15 @@ def _of_sides(sides: Sequence[Side]) -> Iterator[Series]:
 
 
 def _of_tls(tls: ServerTls) -> Iterator[Series]:
+    if tls.not_after_s is not None:
+        yield _gauge(
+            "gapline_tls_certificate_not_after_seconds", "when the certificate ends, since 1970", tls.not_after_s
+        )
     yield _counter("gapline_tls_reloads_total", "certificates taken since the start", tls.reload_count)
     yield _counter("gapline_tls_failures_total", "certificates that could not be loaded", tls.failure_count)
+
+
+_REASONS: Final = (*DROPPED, GAVE_WAY, UNREADABLE)
 
 
 def _of_export(counters: Counters) -> Iterator[Series]:
@@ -214,7 +230,7 @@ def _of_export(counters: Counters) -> Iterator[Series]:
         "gapline_export_dropped_total",
         "counter",
         "spans lost, by reason",
-        [({"reason": reason}, number) for reason, number in counters.dropped.items()],
+        [({"reason": reason}, number) for reason, number in _all_of(_REASONS, counters.dropped)],
     )
     yield _counter("gapline_export_retries_total", "requests that were repeated", counters.retried)
     yield _gauge("gapline_export_queue_spans", "spans that wait", counters.queued)
@@ -232,8 +248,13 @@ def _of_export(counters: Counters) -> Iterator[Series]:
         "gapline_spool_failures_total",
         "counter",
         "what the disk refused, by kind",
-        [({"kind": kind}, number) for kind, number in counters.spool_failures.items()],
+        [({"kind": kind}, number) for kind, number in _all_of(FAILURES, counters.spool_failures)],
     )
+
+
+def _all_of(names: Iterable[str], counts: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    """With 0 for what has not happened yet."""
+    return (dict.fromkeys(names, 0) | dict(counts)).items()
 
 
 def _gauge(name: str, text: str, value: float) -> Series:

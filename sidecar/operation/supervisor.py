@@ -21,6 +21,7 @@ from sidecar.downstream.bind import Sockets, close_listening, listeners_of, open
 from sidecar.operation.admin import AdminSite
 from sidecar.operation.channel import Birth
 from sidecar.operation.crew import Crew
+from sidecar.operation.milestones import tell_ending_at_once, tell_ready
 from sidecar.operation.signals import Signals
 from sidecar.operation.worker import Spawn, Worker, WorkerFailed
 
@@ -75,17 +76,20 @@ class Supervisor:
 
         return birth
 
-    async def run(self, signals: Signals) -> bool:
+    async def run(self, signals: Signals, *, admin_port: int = 0) -> bool:
         """Until a signal says to stop and all have ended; whether all had drained by then."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(self._keep(worker, signals)) for worker in self._workers]
             obeying = group.create_task(signals.obey(self.crew))
+            telling = group.create_task(self._tell_ready(admin_port))
             await signals.stopped()
+            telling.cancel()
             log.info("draining", extra={"hop": self._config.hop, "workers": len(self._workers)})
             self.crew.is_draining = True
             self._stop()
             is_done = await signals.unless_stopped(_ended(running, self._config.drain_timeout + GRACE_S))
             if not is_done:
+                tell_ending_at_once()
                 self._stop()
                 await _ended(running, END_S)
             for worker in self._workers:
@@ -100,6 +104,11 @@ class Supervisor:
             log.error("cannot run", extra={"worker": worker.number, "how": str(failed)})
             self._has_failed = True
             signals.stop()
+
+    async def _tell_ready(self, admin_port: int) -> None:
+        for worker in self._workers:
+            await worker.has_been_up.wait()
+        tell_ready(self._config, admin_port=admin_port, workers=len(self._workers))
 
     def _stop(self) -> None:
         """Ask every worker to end. It serves its queue to the last, so nobody may keep that open beside it."""
@@ -127,7 +136,9 @@ async def supervise(config: Config, count: int, *, command: Sequence[str], clock
         if config.admin is not None:
             await admin.start(config.admin)
         tell_listening(config, sockets[0], workers=count)
-        return 0 if await supervisor.run(signals) else 1
+        exit_code = 0 if await supervisor.run(signals, admin_port=admin.port) else 1
+        log.info("drained" if exit_code == 0 else "not drained", extra={"hop": config.hop, "exit_code": exit_code})
+        return exit_code
     except OSError as error:
         log.error("cannot listen", extra={"error": error.strerror or type(error).__name__})
         return 1

@@ -7,11 +7,12 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from sidecar.clock import Clock
 from sidecar.operation.channel import Birth, Channel, ChannelError
-from sidecar.operation.merge import lasting, merged
+from sidecar.operation.merge import lasting, merged, value_of
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,9 @@ STEADY_S: Final = 60.0
 ANSWER_S: Final = 2.0
 """Longest that a worker may take to answer: much longer than any pause of a healthy event loop, and shorter than the
 time-outs of what scrapes and probes us."""
+LOOK_S: Final = 1.0
+"""Between two looks at what it has counted and runs, so that little of that is unknown when it is killed."""
+RUNNING: Final = "gapline_streams"
 NOT_STARTED: Final = 71
 """The exit code of a worker that could not be started, as `EX_OSERR` of sysexits."""
 
@@ -46,6 +50,8 @@ class Worker:
     """One of several workers, by its number.
 
     restart_count: times that it was started again. exit_code: how it ended after `stop`, None before.
+    lost_count: exchanges that ran, as far as was known, when it was killed: their records went with it.
+    has_been_up: set when it was for the first time.
     """
 
     def __init__(self, number: int, *, spawn: Spawn, birth: Callable[[], Birth], clock: Clock) -> None:
@@ -56,11 +62,12 @@ class Worker:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: Channel | None = None
         self._is_stopping = asyncio.Event()
-        self._has_been_up = False
         self._last = ""
         self._counted = ""
         self.is_up = False
+        self.has_been_up = asyncio.Event()
         self.restart_count = 0
+        self.lost_count = 0
         self.exit_code: int | None = None
 
     async def run(self) -> None:
@@ -74,7 +81,7 @@ class Worker:
                 self.exit_code = code
                 return
             log.error("worker ended", extra={"worker": self.number, "how": _how(code), "after_s": round(lived_s, 1)})
-            if not self._has_been_up:
+            if not self.has_been_up.is_set():
                 raise WorkerFailed(_how(code))
             failures = 1 if lived_s >= STEADY_S else failures + 1
             self.restart_count += 1
@@ -104,14 +111,18 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(channel.run())  # ends with the process
                 starting = group.create_task(self._wait_up(channel, birth))
+                looking = group.create_task(self._look(channel))
                 code = await process.wait()
                 was_up = await starting
+                looking.cancel()
         finally:
             self.is_up, self._channel = False, None
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-            self._counted, self._last = merged([self._counted, lasting(self._last)]), ""
+            if process.returncode is not None and process.returncode < 0:  # else it has recorded what it ended
+                self._lose()
+            self._counted, self._last = merged([self._counted, lasting(self._last, is_over=True)]), ""
         # Until it is up there is nothing that it would have to drain, and it may not yet take the signal.
         return 0 if code == -signal.SIGTERM and not was_up else code
 
@@ -119,13 +130,27 @@ class Worker:
         """Wait for its first answer, which it gives as soon as it listens; whether it came to that."""
         try:
             await channel.ask("is_ready", timeout_s=None)
-            self.is_up = self._has_been_up = True
+            self.is_up = True
+            self.has_been_up.set()
             log.info("worker ready", extra={"worker": self.number})
             if (is_on := self._birth().is_passthrough) is not birth.is_passthrough:  # switched while it was starting
                 await channel.ask("switch_passthrough", timeout_s=None, is_on=is_on)
         except ChannelError:
             return self.is_up
         return True
+
+    async def _look(self, channel: Channel) -> None:
+        """Keep what it says of itself young, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            with suppress(ChannelError):
+                self._last = await channel.ask("metrics", timeout_s=ANSWER_S)
+
+    def _lose(self) -> None:
+        """It was killed, with all that ran."""
+        if (lost := round(value_of(self._last, RUNNING))) > 0:
+            self.lost_count += lost
+            log.warning("exchanges lost with a worker", extra={"worker": self.number, "streams": lost})
 
     def stop(self) -> None:
         """Let it drain, and do not start it again; the second time, end it at once."""

@@ -14,7 +14,7 @@ class Facts:
     """What is known of an exchange when it is over, as far as its ending depends on it.
 
     is_terminal_passed: the event that marks the end in band was handed on, or the reader was still there.
-    has_reader_closed: the reader said in band that it is through. needs_terminal: a clean end without the event that
+    has_reader_closed: the reader said first in band that it is through. needs_terminal: a clean end without the event that
     marks it is a cut. has_unmarked_end: only the end of the upstream connection could end the body, and no event
     marks its end. stopped: the sidecar ended it, and how; CLIENT_DISCONNECT: the reader took nothing for too long.
     """
@@ -36,8 +36,8 @@ def _is_stopped(ending: Ending) -> Callable[[Facts], bool]:
 
 ENDINGS: Final[tuple[tuple[Ending, Side, Callable[[Facts], bool]], ...]] = (
     (Ending.ERROR_EVENT, Side.UPSTREAM, lambda facts: facts.has_error_event),
-    (Ending.COMPLETE, Side.UPSTREAM, lambda facts: facts.is_terminal_passed),
     (Ending.COMPLETE, Side.DOWNSTREAM, lambda facts: facts.has_reader_closed),
+    (Ending.COMPLETE, Side.UPSTREAM, lambda facts: facts.is_terminal_passed),
     (Ending.UPSTREAM_CUT, Side.UPSTREAM, lambda facts: facts.is_upstream_broken),
     (Ending.MISSING_TERMINAL, Side.UPSTREAM, lambda facts: facts.is_upstream_clean and facts.needs_terminal),
     (Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, lambda facts: facts.has_client_left),

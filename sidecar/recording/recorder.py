@@ -10,25 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from otel.hop import (
-    Anchor,
-    Blocked,
-    End,
-    Ending,
-    Exchange,
-    Hop,
-    Interval,
-    Place,
-    State,
-    Timeline,
-    Traffic,
-)
+from otel.hop import Anchor, Blocked, End, Ending, Exchange, Hop, Interval, Limits, Place, State, Timeline, Traffic
 from otel.ids import recorded, span_id_of
 from sidecar.identity import Identity
 from sidecar.inspection.body import Body
 from sidecar.inspection.messages import Messages
 from sidecar.inspection.request_scan import scan_for
-from sidecar.inspection.seen import Seen
+from sidecar.inspection.seen import NO_USAGE, Seen
 from sidecar.inspection.splitter import LIMIT_BYTES
 from sidecar.recording.beside import NOTHING, Beside, Blocks
 from sidecar.recording.course import Course
@@ -61,6 +49,7 @@ class Recorder:
         "_event_limit_bytes",
         "_identity",
         "_is_closed",
+        "_limits",
         "_method",
         "_path",
         "_place",
@@ -99,6 +88,7 @@ class Recorder:
         self._scan_failures = 0
         self._body: Seen | None = None
         self._status: int | None = None
+        self._limits = Limits()
         self._error_type: str | None = None
         self._course = Course()
         self._is_closed = False
@@ -146,14 +136,18 @@ class Recorder:
         content_encoding: str | None = None,
         has_body: bool = True,
         is_delimited: bool = True,
+        limits: Limits | None = None,
     ) -> None:
-        """The upstream's final head is there. is_delimited: not only the connection's end ends the body."""
+        """The upstream's final head is there. is_delimited: not only the connection's end ends the body. limits: what
+        it says of its rate limits."""
+        self._limits = limits or self._limits
         body = None
         if has_body:
             body = Body(
                 self._path,
                 content_type=content_type,
                 content_encoding=content_encoding,
+                method=self._method,
                 event_limit_bytes=self._event_limit_bytes,
             )
         self._begin(body, at_ns, status=status, is_delimited=is_delimited)
@@ -208,7 +202,7 @@ class Recorder:
             self._offset(at_ns), is_clean=is_clean, cut=cut, missing_bytes=missing_bytes
         )
         if is_news and self._body is not None:
-            self._body.ended()
+            self._body.ended(is_clean=is_clean)
 
     def downstream_ended(self, at_ns: int, offset_bytes: int) -> None:
         """Our kernel has the whole response, offset_bytes of it on the wire."""
@@ -266,10 +260,12 @@ class Recorder:
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""
         return {
+            "hop": self._place.hop,
             "request_id": self._identity.request_id,
             "trace_id": self._identity.trace_id,
             "method": self._method,
             "path": self._path,
+            "model": self._exchange().model,
             "status": self._status,
             "phase": self._course.phase(self._body).value,
             "events": self.event_count,
@@ -324,6 +320,8 @@ class Recorder:
         if self._is_closed:
             raise RuntimeError("an exchange has one final record, and this one was closed before")
         self._is_closed = True
+        if self._body is not None and self._body.request_alias is not None:
+            self.alias_seen(self._body.request_alias)
         end = self._course.end(self._offset(at_ns), self._body, status=self._status, taken_count=self._taken_count)
         return self._hop(at_ns, end, since=NO_EVENTS, blocked=self._blocks.kept(), beside=beside)
 
@@ -376,6 +374,8 @@ class Recorder:
             traffic=self._traffic(),
             timeline=exact,
             sent=None if body is None else body.sent_since(since[1]),
+            usage=NO_USAGE if body is None else body.usage,
+            limits=self._limits,
             end=end,
         )
 

@@ -32,8 +32,8 @@ CONTENT_TYPES = {
 }
 ERRORS = {"01", "03"}
 """Streams with an error event."""
-MARKED = {"07", "09", "10"}
-"""Streams of which the end mark of their dialect is known, so that even a close proves them whole."""
+UNMARKED = {"14"}
+"""Streams of an API that marks no end: only HTTP's framing proves them whole. Of all others even a close does."""
 PATHS = {"07": "/v1/messages", "01": "/v1/chat/completions", "03": "/v1/chat/completions"}
 RANDOM_CUTS = 3
 SEED = 20_240_601
@@ -71,7 +71,7 @@ class Job:
     def ending(self) -> Ending:
         if self.name[:2] in ERRORS:
             return Ending.ERROR_EVENT
-        is_provable = self.framing in {"length", "chunked"} or self.name[:2] in MARKED
+        is_provable = self.framing in {"length", "chunked"} or self.name[:2] not in UNMARKED
         return Ending.COMPLETE if is_provable else Ending.UNKNOWN_END
 
 

@@ -326,7 +326,9 @@ async def one_run(
 async def accounted(run: Run) -> int:
     """Requests that have a record or are counted as refused, once nothing is open."""
     await idle(run.sidecar)
-    return await exchange_count(run.sidecar) + round((await run.sidecar.metrics())["gapline_refused_heads_total"])
+    metrics = await run.sidecar.metrics()
+    refused = sum(value for series, value in metrics.items() if series.startswith("gapline_refused_heads_total{"))
+    return await exchange_count(run.sidecar) + round(refused)
 
 
 async def guarded(run: Run, case: Case, work: Any) -> None:

@@ -325,11 +325,11 @@ async def found_and_shown_plainly(place: Place, raw: bytes, expected: str) -> No
 @pytest.mark.parametrize("raw", [b"\x1b[31mred\x1b[0m", b"bell\x07", b"nothing\x00more", b"del\x7f"], ids=repr)
 async def test_an_id_with_a_control_character_is_refused_and_nowhere_quoted(place: Place, raw: bytes) -> None:
     gateway, before = place.chain[-1], len(place.worker.asked)
-    refused = await gateway.metric("gapline_refused_heads_total")
+    refused = await gateway.metric('gapline_refused_heads_total{rule="bad_field"}')
     async with asking(gateway.port, get(CHAT, b"X-Request-Id: " + raw)) as reader:
         await reader.rest()
         assert reader.status == 400
-    assert await gateway.metric("gapline_refused_heads_total") == refused + 1
+    assert await gateway.metric('gapline_refused_heads_total{rule="bad_field"}') == refused + 1
     assert len(place.worker.asked) == before
     shown_plainly(gateway.log.read_bytes())
 

@@ -18,7 +18,9 @@ CHAT = "/v1/chat/completions"
 HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 CLIENTS, PLACES, LINE = 500, 40, 60
-LONG_GAP_NS = 50_000_000
+LONG_GAP_NS = 100_000_000
+UNEXPLAINED_NS = 60_000_000
+"""Own lag below 50 ms is not recorded, so that much of a gap may have no name; the reader here waits 200 ms."""
 SMALL_BYTES = 4_096
 """Receive buffer of a client that is to be stuck soon."""
 
@@ -142,7 +144,7 @@ async def test_a_reader_that_takes_nothing_is_waited_for_by_default():
 @fault(20, "no loss; every gap is booked as the reader's, none as the upstream's")
 @report("R093", "a reader slower than its upstream")
 async def test_a_slow_reader_loses_nothing_and_is_no_stall_of_the_upstream():
-    body = HELLO * 20_000
+    body = HELLO.replace(b"hello", b"hello" * 200) * 1_700  # below the number of events at which a report is cut
 
     async def answer(asked):
         await asked.send(streaming())
@@ -159,8 +161,8 @@ async def test_a_slow_reader_loses_nothing_and_is_no_stall_of_the_upstream():
         client.send(get(CHAT))
 
         async def sip():
-            for _ in range(12):
-                await asyncio.sleep(0.1)
+            for _ in range(8):
+                await asyncio.sleep(0.2)
                 client.transport.resume_reading()
                 await asyncio.sleep(0.01)
                 client.transport.pause_reading()
@@ -175,7 +177,7 @@ async def test_a_slow_reader_loses_nothing_and_is_no_stall_of_the_upstream():
     arrivals = [stamp.arrived_ns for stamp in hop.timeline.stamps]
     gaps = [(start, end) for start, end in pairwise(arrivals) if end - start > LONG_GAP_NS]
     assert gaps
-    assert all(explained_ns(hop, start, end) > 0.7 * (end - start) for start, end in gaps)
+    assert max(end - start - explained_ns(hop, start, end) for start, end in gaps) < UNEXPLAINED_NS
 
 
 def explained_ns(hop, start_ns, end_ns):

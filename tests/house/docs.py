@@ -85,10 +85,17 @@ def dialects(_: str) -> str:
     from sidecar.inspection.dialects import DIALECTS, UNKNOWN
 
     rows = [
-        (f"`{row.name}`", row.spoken_by, row.end_mark, row.error_mark, row.output or "nothing")
+        (
+            f"`{row.name}`",
+            row.spoken_by,
+            ", ".join(f"`…{end}`" for end in row.path_ends) or "its events",
+            row.end_mark,
+            row.error_mark,
+            row.output,
+        )
         for row in (*DIALECTS, *UNKNOWN)
     ]
-    return table(("dialect", "spoken by", "the end", "an error", "visible output"), rows)
+    return table(("dialect", "spoken by", "told by", "the end", "an error", "visible output"), rows)
 
 
 def endings(_: str) -> str:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from otel import attributes
 from otel.attributes import SpanError, read, shown, texts, write
-from otel.hop import Anchor, End, Ending, Exchange, Hop, Moments, Phase, Place, Side, TapRole, Traffic
+from otel.hop import Anchor, End, Ending, Exchange, Hop, Limits, Moments, Phase, Place, Side, TapRole, Traffic, Usage
 from otel.timeline import Packed
-from tests.support.builders import anchors, ends, exchanges, moments, traffics
+from tests.support.builders import anchors, ends, exchanges, limits, moments, traffics, usages
 
 TABLES = {
     "HOP": Hop,
@@ -19,13 +19,15 @@ TABLES = {
     "EXCHANGE": Exchange,
     "MOMENTS": Moments,
     "TRAFFIC": Traffic,
+    "USAGE": Usage,
+    "LIMITS": Limits,
     "END": End,
     "PACKED": Packed,
 }
 ELSEWHERE = {  # fields that are no attribute: parts of their own, or fields of the span itself
     "HOP": {
         "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline",
-        "sent", "end",
+        "sent", "usage", "limits", "end",
     },
     "PLACE": {"resource"},
     "PACKED": {"parts"},
@@ -45,6 +47,8 @@ def test_every_field_has_its_attribute(name):
         ("EXCHANGE", exchanges()),
         ("MOMENTS", moments()),
         ("TRAFFIC", traffics()),
+        ("USAGE", usages()),
+        ("LIMITS", limits()),
         ("END", ends()),
     ],
 )

@@ -35,6 +35,13 @@ def test_a_line_has_time_level_message_and_fields(lines):
     assert rest == 'spans not stored spans=3 error="disk full" id="a=b"'
 
 
+def test_a_field_that_is_none_is_left_out_and_one_that_is_nothing_else_is_not(lines):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"cut": None, "spans": 0, "is_on": False, "id": ""})
+
+    assert written()[0].endswith('seen spans=0 is_on=False id=""')
+
+
 @pytest.mark.parametrize("hostile", ["", "a\nb", "\x1b[2J", "\u2028", "🙂", '"', "\ud800"])
 def test_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
     logger, written = lines

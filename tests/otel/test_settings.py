@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import settings
-from otel.settings import REQUIRED, Address, ConfigError, Option, add_flags, load
+from otel.settings import REQUIRED, Address, ConfigError, Option, add_flags, count, items, load, read
 
 PORT = Option("port", settings.count, 80, "where to listen", metavar="PORT")
 NAME = Option("hop_name", settings.name, REQUIRED, "who we are")
@@ -74,9 +74,23 @@ class TestErrors:
         ]
 
     def test_a_file_that_is_no_toml_is_one_of_them(self):
-        (first, second) = errors(file_text="port = ")
+        (first, second) = errors(file_text="port = ", flags={"port": "many"})
         assert first.startswith("file: not TOML: ")
-        assert second.startswith("--hop-name: required")
+        assert second.startswith("--port")
+
+    def test_what_is_missing_may_stand_in_a_file_that_could_not_be_read(self):
+        (only,) = errors(file_text="hop_name = a")
+        assert only.startswith("file: not TOML: ")
+
+    def test_of_a_list_the_item_is_named(self):
+        options = (Option("ports", items(count), (), "h", is_list=True),)
+        assert errors(options=options, flags={"ports": "1,x, 2"}) == ["--ports: 'x': must be a whole number, 0 or more"]
+
+    def test_what_could_be_read_is_there_beside_the_errors(self):
+        found, told = read(OPTIONS, prefix="G_", flags={"port": "80", "hop_name": ""}, environ={})
+        assert found["port"] == 80
+        assert "hop_name" not in found
+        assert len(told) == 1
 
 
 class TestFlags:

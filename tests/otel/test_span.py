@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from otel import otlp, schema
 from otel.grain import LEFT_OUT
-from otel.hop import Ending, EventClass, State
+from otel.hop import Ending, EventClass, Limits, State, Usage
 from otel.span import (
     CLIENT,
     ERROR,
@@ -55,6 +55,17 @@ MAY_BE_ABSENT = {
     "gapline.upstream_ended",
     "gapline.client_left",
     "gapline.upstream_closed",
+    "gen_ai.response.finish_reasons",
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.output_tokens",
+    "gapline.usage.total_tokens",
+    "gapline.ratelimit.requests.limit",
+    "gapline.ratelimit.requests.remaining",
+    "gapline.ratelimit.requests.reset",
+    "gapline.ratelimit.tokens.limit",
+    "gapline.ratelimit.tokens.remaining",
+    "gapline.ratelimit.tokens.reset",
+    "gapline.ratelimit.retry_after",
 }
 DERIVED = {
     "error.type",
@@ -238,6 +249,7 @@ class TestReading:
         assert (hop.exchange.model, hop.exchange.response_model) == ("demo-model", None)
         assert (hop.exchange.request_is_stream, hop.exchange.prompt_bucket) == (None, None)
         assert (hop.sent, hop.traffic.missing_bytes, hop.end.cut) == (None, None, None)
+        assert (hop.usage, hop.limits, hop.exchange.finish_reasons) == (Usage(), Limits(), ())
 
     def test_another_programs_span_is_none_of_ours(self):
         span = Span(trace_id="ab" * 16, span_id="cd" * 8, name="GET /", start_ns=1, end_ns=2)

@@ -5,10 +5,10 @@ import pytest
 
 from otel.hop import Ending, TapRole
 from sidecar import assembly
-from sidecar.assembly import build, check_files, exporter_of, share
+from sidecar.assembly import build, exporter_of, share
 from sidecar.clock import SystemClock
 from sidecar.config import config_of
-from sidecar.tls import TlsError
+from tests.support.certificates import make_pair
 from tests.support.clock import FakeClock
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
 
@@ -135,13 +135,17 @@ def test_without_an_endpoint_nothing_is_exported():
     assert exporter_of(configured(), FakeClock()) is None
 
 
-@pytest.mark.parametrize(
-    "options", [{"tls_cert": "/nowhere/c", "tls_key": "/nowhere/k"}, {"upstream_ca": "/nowhere/ca"}]
-)
-def test_files_that_cannot_be_used_are_named(options):
-    with pytest.raises(TlsError, match="/nowhere/c"):
-        check_files(configured(**options))
+async def test_a_head_that_is_refused_is_told_with_the_listener_at_which_it_came(caplog):
+    async with sidecar("http://127.0.0.1:1", egress="far=127.0.0.1:0=http://127.0.0.1:1") as proxy:
+        await ask(proxy.sidecar.sides[1].listener.port, b"nonsense\r\n\r\n")
+
+    assert [line.listener for line in caplog.records if line.message == "head refused"] == ["egress:far"]
 
 
-def test_a_configuration_that_names_no_files_needs_none():
-    check_files(configured())
+async def test_the_certificate_is_told_at_the_start(tmp_path, caplog):
+    caplog.set_level("INFO")
+    pair = make_pair(tmp_path, "here")
+    async with sidecar("http://127.0.0.1:1", tls_cert=str(pair.cert), tls_key=str(pair.key)):
+        pass
+
+    assert [line.cert for line in caplog.records if line.message == "certificate loaded"] == [str(pair.cert)]

@@ -120,6 +120,61 @@ async def test_an_upstream_without_a_usable_head_is_a_502_that_names_the_hop(ste
     assert (hop.exchange.status, hop.exchange.error_type) == (status, error)
 
 
+@pytest.mark.parametrize(("version", "spoken"), [("0.9", b"1.0"), ("2.0", b"1.1")])
+async def test_a_version_that_is_not_spoken_here_is_refused_in_one_that_is(version, spoken):
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        reply = await ask(proxy.port, request("GET", "/", version=version))
+
+    assert reply.head.startswith(b"HTTP/%s 505 HTTP Version Not Supported\r\n" % spoken)
+
+
+def ended_line(caplog):
+    (line,) = [record for record in caplog.records if record.message == "exchange ended"]
+    return line
+
+
+async def test_the_line_of_a_failed_connection_says_why_and_where_it_went(caplog):
+    caplog.set_level("INFO")
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    async with sidecar(f"http://127.0.0.1:{port}/secret") as proxy:
+        reply = await ask(proxy.port, get())
+        await proxy.hop()
+
+    line = ended_line(caplog)
+    assert (line.error_type, line.error_detail) == ("upstream_refused", "connection refused")
+    assert (line.upstream, line.listener, line.queued_s) == (f"127.0.0.1:{port}", "listen", 0.0)
+    assert reply.head.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+
+
+async def test_a_name_that_nobody_knows_is_a_failure_of_its_own(caplog):
+    caplog.set_level("INFO")
+    async with sidecar("http://nobody.invalid:1") as proxy:
+        reply = await ask(proxy.port, get())
+        await proxy.hop()
+
+    assert (reply.status, json.loads(reply.body)["error"]["type"]) == (502, "upstream_name")
+    assert ended_line(caplog).error_detail
+    assert ended_line(caplog).upstream == "nobody.invalid:1"
+
+
+@pytest.mark.parametrize(("options", "reason"), [({"max_queue": "0"}, "queue_full"), ({}, "queue_timeout")])
+async def test_who_gets_no_place_hears_whether_the_line_was_full_or_too_slow(options, reason, caplog):
+    caplog.set_level("INFO")
+    async with upstream(head(200, SSE), chunk(HELLO), hang()) as up:
+        async with sidecar(up.url, max_streams="1", queue_timeout="50ms", **options) as proxy:
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(get())
+            while not up.exchanges:
+                await asyncio.sleep(0.005)
+            reply = await ask(proxy.port, get())
+            writer.close()
+        told = [line for line in caplog.records if getattr(line, "error_type", None) == reason]
+
+    assert (reply.status, json.loads(reply.body)["error"]["type"]) == (503, reason)
+    assert [line.queued_s >= 0.04 for line in told] == [reason == "queue_timeout"]
+
+
 async def test_nobody_listening_upstream_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]

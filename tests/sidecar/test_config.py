@@ -114,6 +114,28 @@ def test_a_value_that_breaks_its_rule_is_named(name, value):
     assert name.replace("_", "-") in told
 
 
+def test_what_clashes_is_told_beside_what_cannot_be_read():
+    told = errors(
+        flags={"stall_after": "soon", "listen": ":1", "admin": ":1", "tls_cert": "c", "export_token": "two words"},
+        file_text="",
+    )
+
+    for name in ("--stall-after", "--admin", "--tls-cert", "--export-token", "--upstream: required"):
+        assert any(line.startswith(name) for line in told), name
+
+
+def test_a_half_of_a_pair_that_could_not_be_read_is_not_missing():
+    assert len(errors({**NEEDED, "tls_cert": "c", "tls_key": " "})) == 1
+
+
+def test_what_others_find_wrong_with_the_values_is_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        config_of({"hop": "two words"}, {}, further=lambda values: [f"no {values['role']} here"])
+
+    assert caught.value.errors[-1] == "no ingress here"
+    assert len(caught.value.errors) == 3
+
+
 def test_a_token_is_not_shown_when_it_breaks_its_rule():
     (told,) = errors({**NEEDED, "export_token": "secret words"})
 

@@ -129,7 +129,7 @@ async def test_a_client_that_says_goodbye_first_may_close_before_it_has_the_answ
         writer.close()
         hop = await proxy.hop()
 
-    assert hop.end.ending is Ending.COMPLETE
+    assert (hop.end.ending, hop.end.ended_by) == (Ending.COMPLETE, Side.DOWNSTREAM)
 
 
 async def test_what_breaks_the_framing_still_passes_and_is_counted_read_by_read():

@@ -62,7 +62,8 @@ class Kept:
     def lost(self, reason):
         self.reasons.append(reason)
 
-    def put(self, make, *, event_count, is_muted=False):
+    def put(self, make, *, event_count, is_muted=False, about=None):
+        self.about = about
         self.hops.append(make())
         self.muted.append(is_muted)
 
@@ -241,6 +242,36 @@ async def test_a_silence_is_reported_at_its_onset_and_whenever_it_has_doubled(be
         (8_000, 1),
     ]
     assert bench.exchanges.stall_count == 2
+
+
+async def test_a_silence_is_told_in_the_log_at_its_onset_and_when_it_is_over(bench, caplog):
+    caplog.set_level("INFO")
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    live.connection.acked_bytes = live.writer.output_size
+    bench.pass_ms(6_000)
+    bench.answer(live, HELLO)
+    bench.pass_ms(3_000)
+    bench.end(live)
+
+    assert [(line.message, line.silent_s) for line in caplog.records] == [
+        ("stream stalled", 2.0),
+        ("stream goes on", 6.0),
+        ("stream stalled", 2.0),
+        ("stalled stream ended", 3.0),
+    ]
+    told = caplog.records[0]
+    assert (told.hop, told.request_id, told.phase, told.is_blocked) == ("gateway", "r", "events", False)
+
+
+async def test_who_waits_in_line_is_no_stalled_stream(bench, caplog):
+    live = bench.begin()
+    live.queued_since_ns = bench.clock.monotonic_ns()
+    bench.pass_ms(3_000)
+
+    assert (bench.exchanges.stall_count, caplog.records, bench.kept.hops) == (0, [], [])
+    bench.exchanges.finish(live)
+    assert bench.kept.about["queued_s"] == 3.0
 
 
 async def test_an_answer_that_does_not_come_is_a_silence_too(bench):

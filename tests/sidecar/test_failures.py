@@ -1,3 +1,6 @@
+import socket
+import ssl
+
 import pytest
 
 from otel.hop import Ending
@@ -9,12 +12,15 @@ from sidecar.failures import (
     BROKE_OFF,
     FAILURES,
     NO_CODING,
+    NO_PLACE,
     NO_TUNNEL,
     NOT_EXPECTED,
     OUR_FAULT,
     REFUSED,
     TIMED_OUT,
+    UNKNOWN_NAME,
     UNTRUSTED,
+    detail_of,
     failure_of,
     refusal_of,
 )
@@ -46,6 +52,45 @@ HTTP_1_0, HTTP_1_1 = (1, 0), (1, 1)
 )
 def test_each_error_means_one_failure(error, failure):
     assert failure_of(error) is failure
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+SELF_SIGNED = ssl.SSLCertVerificationError(1, "text of the peer")
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ConnectFailed("[Errno 111] Connect call failed ('10.0.0.1', 80)", 111), "connection refused"),
+        (ConnectFailed("no text at all", None), None),
+        (caused(ConnectFailed("nobody"), UNKNOWN), "name or service not known"),
+        (
+            caused(TlsFailed("self-signed certificate"), SELF_SIGNED),
+            "certificate verify failed: self-signed certificate",
+        ),
+        (TlsFailed("WRONG_VERSION_NUMBER"), "WRONG VERSION NUMBER"),
+        (BadAnswer("an answer begins with HTTP/1"), "an answer begins with HTTP/1"),
+        (BrokenOff("an answer has a head", "reset"), "an answer has a head (reset)"),
+        (ConnectTimeout(5.0), None),
+        (KeyError("what passed through"), None),
+    ],
+)
+def test_the_log_says_why_in_words_of_the_system_or_of_ours(error, detail):
+    assert detail_of(error) == detail
+
+
+def test_a_name_that_nobody_knows_is_told_from_a_connection_that_is_refused():
+    assert failure_of(caused(ConnectFailed("nobody"), UNKNOWN)) is UNKNOWN_NAME
+
+
+def test_who_finds_the_line_full_is_told_from_who_waited_in_it():
+    assert NO_PLACE.keys() == {"queue_full", "queue_timeout"}
+    assert len({failure.message for failure in NO_PLACE.values()}) == 2
 
 
 def test_no_row_of_the_table_is_hidden_by_one_before_it():

@@ -101,6 +101,24 @@ def test_all_errors_of_a_configuration_are_told(capsys, tmp_path):
         assert name in told
 
 
+def test_files_folders_and_options_are_told_at_once_but_only_where_they_are_checked(capsys):
+    files = ["--tls-cert", "/nowhere/c", "--listen", "unix:/nowhere/s", "--spool", "/dev/null/s", "--stall-after", "0"]
+
+    assert main([*files, "--check-config"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    for wanted in (
+        "--upstream: required",
+        "--stall-after: '0'",
+        "--tls-cert: 'c': needs --tls-key too".replace("'c'", "'/nowhere/c'"),
+        "--tls-cert: '/nowhere/c': No such file",
+        "--listen: 'unix:/nowhere/s': there is no folder",
+        "--spool: '/dev/null/s': ",
+    ):
+        assert any(line.startswith(wanted) for line in told), wanted
+    assert main(files) == 2
+    assert "--spool" not in capsys.readouterr().err  # without its spool a sidecar runs all the same
+
+
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(capsys, monkeypatch):
     monkeypatch.setenv("GAPLINE_SIDECAR_CONFIG", "/nowhere/x.toml")
 
@@ -115,7 +133,7 @@ def test_the_loop_is_uvloop_where_there_is_one(is_there, monkeypatch, capsys):
 
     assert (loop_factory("auto") is asyncio.new_event_loop) is not is_there
     assert loop_factory("asyncio") is asyncio.new_event_loop
-    asked = ["--upstream", "http://u", "--hop", "h", "--loop", "uvloop", "--check-config"]
+    asked = ["--upstream", "http://u", "--hop", "h", "--loop", "uvloop", "--check-config"]  # beside all other errors
     assert main(asked) == (0 if is_there else 2)
     assert ("not installed" in capsys.readouterr().err) is not is_there
 
@@ -160,6 +178,7 @@ async def test_a_process_drains_delivers_its_spans_and_ends_with_0(loop):
         await proxy.line(" draining ")
         release.set()
         reply = await asking
+        await proxy.line(" drained hop=here finished=1 aborted=0 spans_left=0 spans_lost=0 exit_code=0")
         assert await proxy.ended() == 0
 
     assert (reply.body, reply.is_clean) == (b"data: 1\n\ndata: 2\n\n", True)
@@ -182,6 +201,7 @@ async def test_at_the_drain_limit_streams_are_ended_and_recorded():
         proxy.process.send_signal(signal.SIGTERM)
         reply = parsed(begun + await reader.read())
         writer.close()
+        await proxy.line(" drained hop=here finished=0 aborted=1 ")
         assert await proxy.ended() == 0
 
     assert reply.is_clean is False
@@ -198,6 +218,8 @@ async def test_a_second_signal_ends_it_at_once():
         proxy.process.send_signal(signal.SIGTERM)
         await proxy.line(" draining ")
         proxy.process.send_signal(signal.SIGTERM)
+        await proxy.line(" ending at once")
+        await proxy.line(" not drained hop=here finished=0 aborted=1 exit_code=1")
         assert await proxy.ended() == 1
         writer.close()
 
@@ -206,6 +228,7 @@ async def test_a_second_signal_ends_it_at_once():
 async def test_signals_that_wish_something_end_nothing():
     async with upstream(head(200, SSE), last_chunk()) as up, process(up.url) as proxy:
         port = await proxy.port()
+        await proxy.line(" ready hop=here admin=off export=off spool=off")
         for number, is_on in ((signal.SIGHUP, None), (signal.SIGUSR1, "True"), (signal.SIGUSR1, "False")):
             proxy.process.send_signal(number)
             if is_on is not None:

@@ -43,7 +43,13 @@ def test_a_good_value_becomes(name, value, found):
         ("upstream", "unix:relative", "unix:/PATH"),
         ("upstream", "ftp://a", "http://"),
         ("egress", "x=127.0.0.1:1", "NAME=HOST:PORT=URL"),
-        ("workers", "0", "from 1 to 64"),
+        ("upstream", "10.0.0.1:80", "unix:/PATH"),
+        ("listen", "127.0.0.1:1,oops", "--listen: 'oops': "),
+        ("request_id_headers", "x-a,b c", "--request-id-headers: 'b c': "),
+        *(
+            ("workers", value, "must be auto or a number from 1 to 64")
+            for value in ("0", "65", "-1", "two", "9" * 5_000)
+        ),
         ("max_streams", "-1", "whole number"),
         ("memory_limit", "much", "size"),
         ("slow_reader", "wait", "pause, end"),

@@ -247,3 +247,26 @@ async def test_an_upload_that_rests_does_not_end_an_answer_that_flows():
         writer.close()
 
     assert raw.count(HELLO) == 6
+
+
+async def test_behind_an_offer_of_h2c_nothing_is_taken_for_a_request():
+    offer = request("GET", "/a", "Connection: Upgrade", "Upgrade: h2c")
+    hidden = request("GET", "/smuggled")
+    async with upstream(head(200, "a/b"), last_chunk()) as up, sidecar(up.url) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(offer + request("POST", "/x", f"Content-Length: {len(hidden)}"))
+        await asyncio.sleep(0.1)
+        writer.write(hidden)
+        raw = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+    assert raw.count(b"HTTP/1.1 200") == 1
+    assert b"\r\nConnection: close\r\n" in raw
+    assert [exchange.head.split()[1] for exchange in up.exchanges] == [b"/a"]
+
+
+async def test_an_answer_of_our_own_to_an_open_expectation_ends_the_connection():
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        reply = await ask(proxy.port, EXPECTING)
+
+    assert (reply.status, reply.field("Connection")) == (502, ["close"])

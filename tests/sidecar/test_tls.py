@@ -4,7 +4,9 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 from contextlib import suppress
+from datetime import datetime
 
 import pytest
 
@@ -316,3 +318,17 @@ async def test_a_client_that_ends_its_connection_through_tls_has_left_and_how_is
 
     assert hop.end.ending is Ending.CLIENT_DISCONNECT
     assert hop.end.cut in {"fin", "reset"}
+
+
+def test_it_is_known_and_told_until_when_the_certificate_is_valid(mounted, caplog):
+    caplog.set_level("INFO")
+    cert, key, _ = mounted
+    tls = ServerTls(cert, key)
+    ends_s = tls.not_after_s
+    tls.reload()
+
+    assert 86_400 < ends_s - time.time() <= 2 * 86_400
+    assert tls.not_after_s == ends_s
+    (line,) = caplog.records
+    assert line.message == "certificate loaded"
+    assert datetime.fromisoformat(line.not_after).timestamp() == ends_s

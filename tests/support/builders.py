@@ -25,6 +25,7 @@ from otel.hop import (
     Hop,
     Interval,
     KernelSample,
+    Limits,
     Moments,
     Phase,
     Place,
@@ -34,6 +35,7 @@ from otel.hop import (
     TapRole,
     Timeline,
     Traffic,
+    Usage,
 )
 
 WALL_NS = 1_764_500_000_000_000_000
@@ -261,7 +263,7 @@ def exchanges() -> st.SearchStrategy[Exchange]:
         method=st.sampled_from(("GET", "POST", "HEAD", "BREW")),
         path=_TEXTS,
         status=_maybe(st.integers(100, 599)),
-        framing=st.sampled_from(("sse", "ndjson", "websocket", "opaque", "none")),
+        framing=st.sampled_from(("sse", "ndjson", "json_array", "eventstream", "websocket", "opaque", "none")),
         dialect=st.sampled_from(("openai_chat", "anthropic", "opaque")),
         model=_maybe(_TEXTS),
         response_model=_maybe(_TEXTS),
@@ -273,7 +275,21 @@ def exchanges() -> st.SearchStrategy[Exchange]:
         error_type=_maybe(_TOKENS),
         error_code=_maybe(_TOKENS),
         is_probe=st.booleans(),
+        finish_reasons=st.lists(_TOKENS, max_size=3).map(tuple),
     )
+
+
+def usages() -> st.SearchStrategy[Usage]:
+    some = _maybe(_COUNTS)
+    return st.builds(Usage, input_tokens=some, output_tokens=some, total_tokens=some)
+
+
+def limits() -> st.SearchStrategy[Limits]:
+    counts = {
+        name: _maybe(_COUNTS) for name in ("request_limit", "request_remaining", "token_limit", "token_remaining")
+    }
+    waits = {f"{name}_ns": _maybe(_NS) for name in ("request_reset", "token_reset", "retry_after")}
+    return st.builds(Limits, **counts, **waits)
 
 
 def moments() -> st.SearchStrategy[Moments]:
@@ -337,5 +353,7 @@ def hops(draw: st.DrawFn, *, max_events: int = 12) -> Hop:
         traffic=draw(traffics()),
         timeline=draw(timelines(max_events=max_events)),
         sent=draw(_maybe(timelines(max_events=3))),
+        usage=draw(usages()),
+        limits=draw(limits()),
         end=None if state is State.OPEN else draw(ends()),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel.hop import End, Ending, EventClass, Hop, Phase, Side, State, TapRole
+from otel.hop import End, Ending, EventClass, Hop, Limits, Phase, Side, State, TapRole, Usage
 from tests.support.builders import a_conversation, a_hop, a_timeline, ns
 
 _ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
@@ -34,6 +34,7 @@ def _failed() -> Hop:
             error_type="overloaded_error",
             error_code="529",
             is_probe=True,
+            finish_reasons=("length", "error"),
         ),
         moments=replace(hop.moments, client_left_ns=ns(3.0), upstream_closed_ns=ns(3.4), downstream_ended_ns=None),
         traffic=replace(
@@ -43,6 +44,16 @@ def _failed() -> Hop:
             wasted_count=2,
             has_unterminated_tail=True,
             missing_bytes=1_024,
+        ),
+        usage=Usage(input_tokens=43, output_tokens=10, total_tokens=53),
+        limits=Limits(
+            request_limit=500,
+            request_remaining=0,
+            request_reset_ns=ns(6.5),
+            token_limit=200_000,
+            token_remaining=1_117,
+            token_reset_ns=ns(0.12),
+            retry_after_ns=ns(20),
         ),
         end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True, cut="reset"),
     )

@@ -13,7 +13,8 @@ from aiohttp import web
 from otel.settings import Address, Endpoint
 from sidecar.bounds.deadlines import Limits
 from sidecar.downstream.doors import Doors
-from sidecar.downstream.listener import Listener, RefusedHeads
+from sidecar.downstream.listener import Listener
+from sidecar.downstream.refusals import RefusedHeads
 from sidecar.downstream.response import Response
 from sidecar.downstream.sniff import Opening
 from sidecar.downstream.sockets import open_sockets
@@ -89,7 +90,7 @@ async def front(
         records=Records(None, is_exact=False),
         limits=Limits(stall_after_ns=SECOND_NS, body_idle_ns=SECOND_NS),
     )
-    relay, refused_heads = ScriptedRelay(answer), RefusedHeads()
+    relay, refused_heads = ScriptedRelay(answer), RefusedHeads(time.monotonic_ns)
     listener = Listener(
         relay,
         sockets=open_sockets(endpoint),

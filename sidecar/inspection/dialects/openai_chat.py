@@ -9,11 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
-from sidecar.inspection.dialects.base import Dialect, Object, error_reading, parsed, reading_of, visible_chars
+from sidecar.inspection.dialects.base import Dialect, Ends, Object, finished, member, parsed, reading_of, visible_chars
+from sidecar.inspection.dialects.openai import (
+    FAILED,
+    bare_or_done,
+    failed_choice,
+    failure,
+    is_error,
+    usage_in,
+)
 from sidecar.inspection.events import Event, Reading
 
-_BARE: Final = {b"[DONE]": EventClass.TERMINAL, b"": EventClass.KEEPALIVE}
-"""Data that is no JSON and yet means something, without the white space around it."""
 _THOUGHTS: Final = frozenset({"thinking", "reasoning"})
 
 
@@ -21,18 +27,21 @@ def read(event: Event) -> Reading:
     """The reading of one event of a chat stream."""
     chunk = None if event.is_cut else parsed(event.data)
     if event.name == b"error" or (chunk is not None and chunk.get("error")):
-        return error_reading(chunk)
+        return failure(chunk)
     if chunk is None:
-        return reading_of(_BARE.get(event.data.strip(), EventClass.OPAQUE))
+        return bare_or_done(event)
     model, response_id = chunk.get("model"), chunk.get("id")
     choices = chunk.get("choices")
     if not isinstance(choices, list) or not choices:
-        has_usage = isinstance(chunk.get("usage"), dict)
-        return reading_of(EventClass.USAGE if has_usage else EventClass.CONTROL, 0, model, response_id)
+        return _without_choices(event, chunk)
     chars = 0
     has_text = has_tool = has_thought = False
+    finish: object = None
     for choice in choices:
-        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict):
+            continue
+        finish = choice.get("finish_reason") or finish
+        delta = choice.get("delta")
         if not isinstance(delta, dict):
             continue
         content = delta.get("content")
@@ -46,18 +55,41 @@ def read(event: Event) -> Reading:
             has_tool = has_tool or bool(delta.get("tool_calls") or delta.get("function_call"))
             has_thought = has_thought or _is_thought(delta)
     if has_text:
-        return reading_of(EventClass.CONTENT, chars, model, response_id)
-    if has_tool:
-        return reading_of(EventClass.TOOL, 0, model, response_id)
-    return reading_of(EventClass.REASONING if has_thought else EventClass.CONTROL, 0, model, response_id)
+        event_class = EventClass.CONTENT
+    elif has_tool:
+        event_class = EventClass.TOOL
+    else:
+        event_class = EventClass.REASONING if has_thought else EventClass.CONTROL
+    reading = reading_of(event_class, chars, model, response_id)
+    if finish is None and not chunk.get("usage"):
+        return reading
+    if finish == FAILED:
+        return failed_choice(chunk, [choice for choice in choices if isinstance(choice, dict)])
+    return finished(reading, finish=finish, usage=usage_in(chunk))
 
 
-def begins(event: Event) -> bool:
-    """Whether a stream begins with this event: a chunk by its name, or by its choices where it has no name (Azure)."""
-    chunk = None if event.is_cut else parsed(event.data)
-    if chunk is None:
+def begins(_event: Event, chunk: Object | None) -> bool:
+    """A chunk by its name, or by its choices where it has no name (Azure) or another one."""
+    if chunk is None or not isinstance(choices := chunk.get("choices"), list):
         return False
-    return chunk.get("object") == "chat.completion.chunk" or ("choices" in chunk and not chunk.get("object"))
+    if not choices:
+        return not chunk.get("object") or chunk["object"] == "chat.completion.chunk"
+    return isinstance(choices[0], dict) and "delta" in choices[0]
+
+
+def _without_choices(event: Event, chunk: Object) -> Reading:
+    if is_error(event, chunk):
+        return failure(chunk)
+    if member(chunk, "x_groq").get("error"):
+        return failed_choice(chunk, [])
+    reading = reading_of(
+        EventClass.USAGE if isinstance(chunk.get("usage"), dict) else EventClass.CONTROL,
+        0,
+        chunk.get("model"),
+        chunk.get("id"),
+    )
+    usage = usage_in(chunk)
+    return reading if usage is None else finished(reading, usage=usage)
 
 
 def _text(value: object) -> str:
@@ -78,5 +110,13 @@ def _is_thought(delta: Object) -> bool:
 
 
 OPENAI_CHAT: Final = Dialect(
-    name="openai_chat", has_terminal_rule=True, read=read, path_end="/chat/completions", begins=begins
+    name="openai_chat",
+    read=read,
+    ends=Ends.MARK,
+    begins=begins,
+    path_ends=("/chat/completions", "/fim/completions", "/agents/completions"),
+    spoken_by="OpenAI, Azure, OpenRouter, Groq, Mistral, vLLM, SGLang, TGI, llama.cpp, Ollama under `/v1`",
+    end_mark="`data: [DONE]`",
+    error_mark="an `error` member, `event: error`, the finish reason `error`, `x_groq.error`",
+    output="`content` and `refusal` of the deltas",
 )

@@ -459,3 +459,16 @@ class Life:
         assert is_balanced(self.queue)
         assert self.queue.held_bytes <= self.memory + SIZE
         assert self.queue.counters(0).spooled_bytes <= self.room
+
+
+def test_a_span_from_the_disk_that_cannot_be_read_is_not_lost_for_being_too_large():
+    backlog = Backlog(limit_bytes=1 << 20)
+    backlog.turn(is_adopting=True)
+    foreign = Record(5, is_open=False, body=b"\xff of another version")
+    backlog.turned(Turned(loaded=[(Place(1, 0), foreign)], restored=1, highest=5), at_ns=0, wall_ns=0)
+    backlog.take(1)
+
+    assert not backlog.lighten()
+    backlog.put_back()
+    counters = backlog.counters(0)
+    assert counters.restored == counters.queued + counters.spooled == 1

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import aiohttp
 import pytest
 from aiohttp import web
 from hypothesis import given, settings
@@ -23,7 +27,7 @@ from otel.receiver import http_runner
 from otel.span import Span, hop_to_span, span_to_hop
 from sidecar.clock import SystemClock
 from sidecar.export import exporter as module
-from sidecar.export.exporter import Exporter, Pace
+from sidecar.export.exporter import Exporter, Pace, words_of
 from sidecar.export.spool import Spool
 from tests.support.builders import a_hop, a_timeline
 from tests.support.stores import TroubledStore
@@ -211,6 +215,7 @@ class TestTryAgainLater:
         assert exporter.counters.accepted == 300
         assert exporter.counters.dropped == {}
         assert [record.message for record in caplog.records] == ["spans wait", "spans flow again"]
+        assert caplog.records[0].reason == "connection refused"
 
     async def test_attempts_come_at_growing_distances(self, receiver):
         waits: list[float] = []
@@ -548,3 +553,52 @@ async def test_with_our_receiver_every_span_is_stored_or_rejected_whatever_its_s
 def test_a_sidecar_never_loads_grpc():
     code = "import sys, sidecar.export.exporter; sys.exit('grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def untrusted():
+    error = ssl.SSLCertVerificationError(1, "text of the peer")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (aiohttp.ClientConnectorError(None, OSError(111, "Connect call failed ('10.0.0.1', 1)")), "connection refused"),
+        (
+            aiohttp.ClientConnectorError(None, socket.gaierror(-2, "Name or service not known")),
+            "name or service not known",
+        ),
+        (
+            aiohttp.ClientConnectorCertificateError(None, untrusted()),
+            "certificate verify failed: self-signed certificate",
+        ),
+        (aiohttp.ServerTimeoutError("x"), "no answer in time"),
+        (ConnectionResetError(104, "x"), "connection reset by peer"),
+        (aiohttp.ServerDisconnectedError("x"), "ServerDisconnectedError"),
+        (ValueError("what passed through"), "ValueError"),
+    ],
+)
+def test_why_a_request_failed_is_said_in_words_of_the_system(error, words):
+    assert words_of(error) == words
+
+
+async def test_where_the_system_gives_no_thread_for_the_spool_memory_goes_on(monkeypatch, tmp_path):
+    def refuse(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    exporter = Exporter("http://127.0.0.1:9", clock=SystemClock(), spool=Spool(tmp_path, limit_bytes=1 << 20))
+    running = asyncio.ensure_future(exporter.run())
+    await asyncio.sleep(0.1)
+    try:
+        assert not running.done()
+    finally:
+        running.cancel()
+
+
+@pytest.mark.parametrize(
+    "value", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "9" * 500, "Mon, 01 Jan 2024 00:00:00 +9999999999999999"]
+)
+def test_a_retry_after_that_is_no_time_is_none(value):
+    assert (module._asked_s({"Retry-After": value, "Date": "Mon, 01 Jan 2024 00:00:00 GMT"}) or 0.0) >= 0.0

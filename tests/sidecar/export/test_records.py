@@ -18,6 +18,7 @@ KEYS = {
     "trace_id",
     "method",
     "path",
+    "model",
     "status",
     "ending",
     "ended_by",
@@ -119,6 +120,19 @@ def test_one_line_for_each_exchange_always_with_the_same_keys(caplog):
     for line in lines:
         assert vars(line).keys() - standard - {"message", "asctime"} == KEYS
     assert (lines[1].events, lines[1].ending, lines[1].first_event_s) == (3, "missing_terminal", 0.0)
+
+
+async def test_the_line_says_what_is_known_beside_the_record_also_of_a_long_one(caplog, running):
+    caplog.set_level(logging.INFO)
+    records = Records(None, is_exact=False)
+    async with running(records.run()):
+        for event_count in (0, LONG_EVENTS):
+            found = recorder(event_count=event_count)
+            about = {"listener": "listen", "queued_s": 0.5}
+            records.put(lambda found=found: found.close(10**9), event_count=event_count, about=about)
+        await records.wait_empty()
+
+    assert [(line.listener, line.queued_s) for line in caplog.records] == [("listen", 0.5)] * 2
 
 
 def test_the_line_says_how_it_broke_off_and_how_soon_the_upstream_was_told(caplog):

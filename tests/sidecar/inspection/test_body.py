@@ -1,16 +1,21 @@
 import gzip
 import random
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import EventClass
+from otel.hop import EventClass, Exchange, Usage
 from sidecar.inspection import body as module
-from sidecar.inspection.body import Body
+from sidecar.inspection.body import LOOKS, Body
+from sidecar.inspection.seen import FINISHES
 
 SSE = "text/event-stream"
+EVENT_STREAM = "application/vnd.amazon.eventstream"
 HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 DONE = b"data: [DONE]\n\n"
+ANTHROPIC = b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg","model":"c"}}\n\n'
 ERROR = b'data: {"error":{"type":"server_error","code":"overloaded"}}\n\n'
 
 
@@ -43,8 +48,85 @@ def test_the_events_of_a_chat_stream():
 
 def test_the_first_event_tells_the_dialect_where_the_path_does_not():
     assert seen(HELLO, path="/proxy").dialect.name == "openai_chat"
-    assert seen(b"data: 1\n\n", HELLO, path="/proxy").dialect.name == "plain"
+    assert seen(b"data: 1\n\n", HELLO, path="/proxy").dialect.name == "openai_chat"
     assert seen(b": x\n\n", HELLO, path="/proxy").dialect.name == "openai_chat"
+    assert seen(*[b"data: 1\n\n"] * LOOKS, HELLO, path="/proxy").dialect.name == "plain"
+
+
+def test_an_event_knows_better_than_the_path():
+    body = seen(ANTHROPIC, path="/v1/chat/completions")
+
+    assert (body.dialect.name, body.model, body.has_terminal_rule) == ("anthropic", "c", True)
+
+
+def test_a_path_that_no_event_bears_out_is_not_believed():
+    strange = b'data: {"piece":"of another API"}\n\n'
+
+    assert seen(*[strange] * LOOKS).dialect.name == "plain"
+    assert seen(*[strange] * (LOOKS - 1)).has_terminal_rule
+    assert seen(*[b"data:\n\n"] * (2 * LOOKS)).dialect.name == "openai_chat"
+    assert seen(HELLO, *[strange] * (2 * LOOKS)).dialect.name == "openai_chat"
+
+
+def test_what_a_gateway_says_first_does_not_hide_the_stream():
+    body = seen(b'data: {"sources":[]}\n\n', ERROR, HELLO, DONE, path="/api/ask")
+
+    assert (body.dialect.name, classes(body)[-2:]) == ("openai_chat", [EventClass.CONTENT, EventClass.TERMINAL])
+
+
+def test_an_end_mark_that_everybody_uses_proves_an_end_and_its_absence_nothing():
+    assert seen(b"data: 1\n\n", DONE, path="/x").terminal_seq == 1
+    assert not seen(b"data: 1\n\n", path="/x").has_terminal_rule
+
+
+def test_the_framing_in_which_an_api_has_no_mark_has_no_rule():
+    body = seen(HELLO[6:-1], path="/x", content_type="application/x-ndjson")
+
+    assert (body.dialect.name, classes(body), body.has_terminal_rule) == ("openai_chat", [EventClass.CONTENT], False)
+
+
+def test_counts_and_reasons_are_gathered_from_wherever_they_come():
+    chunk = b'data: {"choices":[{"index":%d,"delta":{},"finish_reason":"%s"}],"usage":{%s}}\n\n'
+    body = seen(
+        chunk % (0, b"stop", b'"prompt_tokens":8,"completion_tokens":1'),
+        chunk % (1, b"length", b'"prompt_tokens":0,"completion_tokens":5'),
+        chunk % (2, b"stop", b'"total_tokens":13'),
+    )
+    asked = body.exchange(Exchange(method="POST", path="/"))
+
+    assert asked.finish_reasons == ("stop", "length")
+    assert body.usage == Usage(input_tokens=8, output_tokens=5, total_tokens=13)
+
+
+def test_no_more_reasons_are_kept_than_answers_have():
+    chunk = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"r%d"}]}\n\n'
+
+    assert len(seen(*(chunk % number for number in range(99))).finish_reasons) == FINISHES
+
+
+def test_the_upstreams_own_id_comes_with_its_error():
+    error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"},"request_id":"req_x"}\n\n'
+
+    assert seen(ANTHROPIC, error, path="/v1/messages").request_alias == "req_x"
+
+
+def test_the_error_of_a_last_line_without_its_end_is_an_error():
+    body = seen(b'{"response":"a","done":false}\n{"error":"out of memory"}', content_type="application/x-ndjson")
+
+    assert (body.error.event_class, body.has_tail, body.terminal_seq) == (EventClass.ERROR, True, None)
+
+
+def test_no_event_holds_the_loop_for_long():
+    odd = [
+        b'"' + b"\\" * 900_000,
+        b"[" * 900_000,
+        b'{"a":[' + b"{}," * 300_000 + b"{}]}",
+        b'{"a":NaN,"b":"' + b"x" * 900_000,
+    ]
+    for data in odd:
+        began_ns = time.perf_counter_ns()
+        seen(b"data: " + data + b"\n\n", path="/v1/messages")
+        assert time.perf_counter_ns() - began_ns < 1_000_000_000  # some 20 ms; nothing may be quadratic
 
 
 def test_the_first_error_is_kept_as_tokens():
@@ -129,9 +211,9 @@ def test_our_own_mistake_stops_the_looking_and_is_counted(monkeypatch):
 @given(
     data=st.binary(max_size=2_000),
     seed=st.integers(0, 2**32),
-    content_type=st.sampled_from([SSE, "application/x-ndjson", "text/plain", None]),
+    content_type=st.sampled_from([SSE, "application/x-ndjson", "application/json", EVENT_STREAM, "text/plain", None]),
     coding=st.sampled_from([None, "gzip", "deflate", "br", "gzip, gzip"]),
-    path=st.sampled_from(["/v1/chat/completions", "/v1/messages", "/"]),
+    path=st.sampled_from(["/v1/chat/completions", "/v1/messages", "/m:streamGenerateContent", "/"]),
 )
 def test_no_bytes_make_it_fail(data, seed, content_type, coding, path):
     rng = random.Random(seed)
@@ -159,3 +241,11 @@ def test_an_end_mark_without_its_blank_line_is_the_end_mark():
     body.ended()
     assert body.has_tail
     assert body.terminal_seq is not None
+
+
+@pytest.mark.parametrize("line", [b"data:\n\n", b"\n", b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'])
+def test_a_small_read_that_unpacks_to_very_many_lines_is_not_looked_at(line):
+    packed = gzip.compress(line * 200_000)
+
+    assert len(packed) < 100_000
+    assert classes(seen(packed, coding="gzip")) == [EventClass.OPAQUE]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from otel.hop import EventClass, Exchange, Traffic
+from otel.hop import EventClass, Exchange, Traffic, Usage
 from sidecar.inspection.dialects import dialect_for
 from sidecar.inspection.events import Reading
-from sidecar.inspection.seen import Seen
+from sidecar.inspection.seen import Seen, merged
 from sidecar.inspection.stamper import Stamper
 
 ASKED = Exchange(method="POST", path="/v1/chat/completions", status=200, error_type="ours")
@@ -55,3 +55,17 @@ def test_there_is_another_direction_only_where_there_is_one():
     assert (seen().counts, seen().sent_since(0)) == ((0, 0), None)
     both = Seen(framing="websocket", dialect=dialect_for("/", "opaque"), is_stream=False, sent=Stamper(limit_count=0))
     assert both.sent_since(0).stamps == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "known"),
+    [(None, None, None), (None, 0, 0), (0, 5, 5), (5, None, 5), (5, 0, 5), (15, 13, 13)],
+)
+def test_of_counts_that_come_again_the_later_one_is_known_unless_it_says_nothing(before, after, known):
+    counts = [Usage(input_tokens=count, output_tokens=count, total_tokens=count) for count in (before, after, known)]
+
+    assert merged(counts[0], counts[1]) == counts[2]
+
+
+def test_a_mark_that_may_be_missing_for_a_good_reason_is_not_asked_for():
+    assert not seen(is_mark_unsure=True).has_terminal_rule

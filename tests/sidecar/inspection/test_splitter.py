@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sidecar.inspection.events import Event, Unit
 from sidecar.inspection.splitter import FIELD_BYTES, LIMIT_BYTES, Splitter, framing_of, splitter_for
+from tests.support.dialects import frame
 
 
 def split(body: bytes, *cuts: int, framing: str = "sse", limit_bytes: int = LIMIT_BYTES) -> list[Event]:
@@ -400,6 +401,7 @@ def test_what_one_read_of_an_opaque_body_brings_is_an_event_of_which_nothing_is_
         ("application/x-ndjson", "ndjson"),
         ("application/jsonl; charset=utf-8", "ndjson"),
         ("application/stream+json", "ndjson"),
+        ("application/vnd.amazon.eventstream", "eventstream"),
         ("application/json", "opaque"),
         ("text/event-streams", "opaque"),
         ("text/plain; x=text/event-stream", "opaque"),
@@ -409,6 +411,31 @@ def test_what_one_read_of_an_opaque_body_brings_is_an_event_of_which_nothing_is_
 )
 def test_the_media_type_tells_the_framing(content_type, framing):
     assert framing_of(content_type) == framing
+
+
+@pytest.mark.parametrize(
+    ("content_type", "framing"),
+    [("application/json; charset=UTF-8", "json_array"), ("text/event-stream", "sse"), ("text/plain", "opaque")],
+)
+def test_json_may_be_one_array_where_it_is_asked_for(content_type, framing):
+    assert framing_of(content_type, may_be_array=True) == framing
+
+
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        ("json_array", b'[{"a":1}]'),
+        ("eventstream", frame(b'{"a":1}')),
+        ("ndjson", b'{"a":1}\n'),
+        ("sse", b'data: {"a":1}\n\n'),
+    ],
+)
+def test_every_framing_has_its_splitter(framing, body):
+    splitter = splitter_for(framing)
+
+    assert [event.data for event in splitter.feed(body)] == [b'{"a":1}']
+    assert not splitter.is_lost
+    assert [event.is_cut for event in splitter_for(framing, limit_bytes=3).feed(body)] == [True]
 
 
 def test_an_unknown_framing_is_refused_by_name():

@@ -37,6 +37,25 @@ async def test_the_streams_are_those_that_run_now_on_the_admin_address_too():
     assert [each["request_id"] for each in json.loads(shown.body)["streams"]] == ["r-1"]
 
 
+async def test_a_stream_names_its_listener_and_its_model_and_whether_it_waits_for_a_place():
+    release = asyncio.Event()
+    steps = [head(200, SSE), chunk(b'data: {"model":"m-1","choices":[]}\n\n'), wait_for(release), last_chunk()]
+    async with upstream(*steps) as up, sidecar(up.url, max_streams="1") as proxy:
+        first = asyncio.ensure_future(ask(proxy.port, get("/v1/chat/completions")))
+        await until_running(proxy, events=1)
+        second = asyncio.ensure_future(ask(proxy.port, get("/v1/chat/completions")))
+        async with asyncio.timeout(5):
+            while len(streams := await streams_of(proxy)) < 2:
+                await asyncio.sleep(0.005)
+        release.set()
+        await asyncio.gather(first, second)
+
+    assert [(each["listener"], each["model"], each["is_queued"]) for each in streams] == [
+        ("listen", "m-1", False),
+        ("listen", None, True),
+    ]
+
+
 async def test_what_drains_is_not_ready():
     async with sidecar("http://127.0.0.1:1") as proxy:
         assert await proxy.sidecar.account.is_ready() is True

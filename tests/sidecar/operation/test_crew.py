@@ -14,6 +14,7 @@ class FakeWorker:
         self.said = {"is_ready": True, "streams": [], "switch_passthrough": None, "reload": None, **said}
         self.asked = []
         self.restart_count = number
+        self.lost_count = 10 * number
 
     async def ask(self, question, **given):
         self.asked.append((question, given))
@@ -62,6 +63,7 @@ async def test_metrics_are_those_of_all_and_of_the_crew():
         "gapline_workers 3",
         "gapline_workers_up 2",
         "gapline_worker_restarts_total 3",
+        "gapline_worker_lost_exchanges_total 30",
         "gapline_worker_silences_total 1",
     ):
         assert f"\n{line}\n" in text

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.exposition import exposition, series, single
-from sidecar.operation.merge import GREATEST, MergeError, lasting, merged
+from sidecar.operation.merge import GREATEST, MergeError, lasting, merged, value_of
 
 KIND_OF = {
     "a_total": "counter",
@@ -32,6 +32,12 @@ def as_set(text):
     """What it says, in whatever order, and however a number is written."""
     lines = [line.rpartition(" ") for line in text.split("\n") if line]
     return {(key, value if key.startswith("#") else float(value)) for key, _, value in lines}
+
+
+def test_the_value_of_a_metric_is_that_of_all_its_labels():
+    text = exposition([series("a_total", "counter", "h", [({"x": "1"}, 3), ({"x": "2"}, 4)])])
+
+    assert (value_of(text, "a_total"), value_of(text, "b_total"), value_of("", "a_total")) == (7, 0, 0)
 
 
 def test_counts_and_amounts_are_added():

@@ -5,9 +5,13 @@ import pytest
 
 from otel.exposition import exposition
 from otel.hop import Ending
-from sidecar.export.backlog import Counters
+from sidecar.downstream.refusals import RULES
+from sidecar.export.backlog import DROPPED, Counters
+from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
+from sidecar.export.spool.turn import FAILURES
 from sidecar.operation.merge import GREATEST, merged
 from sidecar.operation.metrics import Metrics
+from tests.support.certificates import make_pair
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
 
 SSE = "text/event-stream"
@@ -30,6 +34,8 @@ async def test_it_is_an_exposition_and_every_series_is_there_from_the_start():
         assert found[f'gapline_exchanges_total{{ending="{ending.value}"}}'] == 0
     for listener in ("listen", "egress:far"):
         assert found[f'gapline_upstream_connections{{listener="{listener}"}}'] == 0
+    for rule in RULES:
+        assert found[f'gapline_refused_heads_total{{rule="{rule}"}}'] == 0
     for protocol in ("http2", "tls"):
         assert found[f'gapline_opaque_connections_total{{protocol="{protocol}"}}'] == 0
 
@@ -106,15 +112,32 @@ async def test_the_export_is_told_where_there_is_one():
     for line in (
         "gapline_export_accepted_total 3",
         'gapline_export_dropped_total{reason="queue_full"} 2',
+        *(f'gapline_export_dropped_total{{reason="{reason}"}} 0' for reason in (*DROPPED[1:], GAVE_WAY, UNREADABLE)),
+        *(f'gapline_spool_failures_total{{kind="{kind}"}} 0' for kind in FAILURES),
         "gapline_export_queue_bytes 4096",
         "gapline_export_oldest_seconds 1.5",
     ):
         assert f"\n{line}\n" in text
 
 
-@pytest.mark.parametrize("end", GREATEST)
-async def test_each_kind_of_number_that_is_no_amount_is_one_that_there_is(end):
+@pytest.mark.parametrize(("option", "is_there"), [("off", False), ("1G", True)])
+async def test_a_limit_of_memory_is_shown_where_there_is_one(option, is_there):
+    async with sidecar("http://127.0.0.1:1", memory_limit=option) as proxy:
+        assert ("gapline_memory_limit_bytes" in await numbers(proxy)) is is_there
+
+
+async def test_a_head_that_is_refused_is_counted_by_its_rule():
     async with sidecar("http://127.0.0.1:1") as proxy:
+        await ask(proxy.port, b"nonsense\r\n\r\n")
+        found = await numbers(proxy)
+
+    assert found['gapline_refused_heads_total{rule="bad_request_line"}'] == 1
+
+
+@pytest.mark.parametrize("end", GREATEST)
+async def test_each_kind_of_number_that_is_no_amount_is_one_that_there_is(end, tmp_path):
+    pair = make_pair(tmp_path, "here")
+    async with sidecar("http://127.0.0.1:1", tls_cert=str(pair.cert), tls_key=str(pair.key)) as proxy:
         text = await proxy.sidecar.account.metrics()
 
     assert re.search(rf"# TYPE \S+{end} gauge", text)

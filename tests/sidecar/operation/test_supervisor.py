@@ -49,6 +49,7 @@ class FakeWorker:
         self.exit_code = None
         self.code = 0
         self.is_up = True
+        self.has_been_up = asyncio.Event()
         self._ended = asyncio.Event()
 
     async def run(self):
@@ -89,6 +90,24 @@ async def run(supervisor, signals, *, stops=1):
     return running.result()
 
 
+async def test_it_is_ready_when_each_has_been_up_and_where_is_said(supervisor, caplog):
+    caplog.set_level("INFO")
+    signals, (first, *rest) = FakeSignals(), supervisor._workers
+    for worker in rest:
+        worker.has_been_up.set()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(supervisor.run(signals, admin_port=7))
+        for told in (False, True):
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert ("ready" in caplog.messages) is told
+            first.has_been_up.set()
+        signals.stop()
+
+    (line,) = [record for record in caplog.records if record.message == "ready"]
+    assert (str(line.admin), line.workers) == ("0.0.0.0:7", 3)
+
+
 async def test_when_all_have_drained_so_has_the_whole(supervisor):
     assert await run(supervisor, FakeSignals()) is True
     assert [worker.stops for worker in supervisor._workers] == [1, 1, 1]
@@ -109,13 +128,14 @@ async def test_one_that_does_not_end_is_killed_at_the_limit(supervisor):
     assert [worker.kills for worker in supervisor._workers] == [0, 1, 0]
 
 
-async def test_a_second_signal_is_passed_on_and_is_no_clean_end(supervisor, monkeypatch):
+async def test_a_second_signal_is_passed_on_and_is_no_clean_end(supervisor, monkeypatch, caplog):
     monkeypatch.setattr(module, "GRACE_S", 60)
     for worker in supervisor._workers:
         worker.ends_after = 2
 
     assert await run(supervisor, FakeSignals(), stops=2) is False
     assert [worker.kills for worker in supervisor._workers] == [0, 0, 0]
+    assert "ending at once" in caplog.messages
 
 
 async def test_one_that_cannot_run_ends_the_whole(supervisor, caplog):

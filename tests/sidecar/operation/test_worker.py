@@ -68,7 +68,7 @@ class FakeProcess:
         return True
 
     async def metrics(self):
-        counted = single("a_total", "counter", "h", self.count), single("streams", "gauge", "h", 1)
+        counted = single("a_total", "counter", "h", self.count), single("gapline_streams", "gauge", "h", 2)
         return exposition(counted)
 
     async def switch_passthrough(self, *, is_on):
@@ -234,9 +234,24 @@ async def test_what_a_worker_had_counted_stays_when_it_is_gone():
         left = await stage.worker.metrics()
 
     assert "a_total 7\n" in found
-    assert "\nstreams 1\n" in found
+    assert "\ngapline_streams 2\n" in found
     assert "a_total 7\n" in left
     assert "streams" not in left
+
+
+@pytest.mark.parametrize(("code", "lost_count"), [(-signal.SIGKILL, 2), (1, 0), (0, 0)])
+async def test_what_ran_in_a_worker_that_was_killed_is_counted_as_lost(monkeypatch, code, lost_count):
+    monkeypatch.setattr(module, "LOOK_S", 0.001)
+    async with Stage().running() as stage:
+        process = await stage.process(1)
+        async with asyncio.timeout(5):
+            while not stage.worker._last:  # it was looked at, although nobody asked for its metrics
+                await asyncio.sleep(0.001)
+        process.exit(code)
+        await stage.process(2)
+        assert "a_total 5\n" in stage.worker._counted
+
+    assert stage.worker.lost_count == lost_count
 
 
 async def test_a_worker_that_is_silent_keeps_its_counters_and_fails_its_questions(monkeypatch):

@@ -114,7 +114,7 @@ class TestAWebSocket:
         ("rows", "ending", "side"),
         [
             (["upstream", "reader", "fin"], Ending.COMPLETE, Side.UPSTREAM),
-            (["reader", "upstream", "fin"], Ending.COMPLETE, Side.UPSTREAM),
+            (["reader", "upstream", "fin"], Ending.COMPLETE, Side.DOWNSTREAM),
             (["upstream", "left"], Ending.COMPLETE, Side.UPSTREAM),
             (["reader", "left"], Ending.COMPLETE, Side.DOWNSTREAM),
             (["reader", "reset"], Ending.COMPLETE, Side.DOWNSTREAM),

@@ -24,7 +24,7 @@ from sidecar.recording.endings import ENDINGS, Facts, ending_of
         ),
         (Facts(has_reader_closed=True, has_client_left=True), Ending.COMPLETE, Side.DOWNSTREAM),
         (Facts(has_reader_closed=True, is_upstream_broken=True), Ending.COMPLETE, Side.DOWNSTREAM),
-        (Facts(has_reader_closed=True, is_terminal_passed=True), Ending.COMPLETE, Side.UPSTREAM),
+        (Facts(has_reader_closed=True, is_terminal_passed=True), Ending.COMPLETE, Side.DOWNSTREAM),
         (Facts(has_client_left=True, needs_terminal=True), Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM),
         (Facts(is_upstream_clean=True, has_client_left=True), Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM),
         (Facts(is_upstream_clean=True, has_unmarked_end=True), Ending.UNKNOWN_END, Side.UPSTREAM),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import EventClass
+from otel.hop import EventClass, Usage
 from sidecar.inspection.dialects.anthropic import ANTHROPIC
 from sidecar.inspection.events import Event, Reading, Unit
 
@@ -44,9 +44,13 @@ def start(**members):
         (start(type="text", text="At once"), EventClass.CONTENT, 7),
         (start(type="tool_use", id="toolu_1", name="f", input={}), EventClass.TOOL, 0),
         (start(type="thinking", thinking=""), EventClass.CONTROL, 0),
+        (start(type="thinking", thinking="hm"), EventClass.REASONING, 0),
+        (start(type="redacted_thinking", data="EuQ"), EventClass.REASONING, 0),
+        (start(type="server_tool_use", name="web_search"), EventClass.TOOL, 0),
+        (start(type="web_search_tool_result", content=[]), EventClass.CONTROL, 0),
         ({"type": "content_block_stop", "index": 0}, EventClass.CONTROL, 0),
-        ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, EventClass.CONTROL, 0),
-        ({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 5}}, EventClass.USAGE, 0),
+        ({"type": "message_delta", "delta": {"stop_sequence": None}}, EventClass.CONTROL, 0),
+        ({"type": "message_delta", "delta": {}, "usage": {"server_tool_use": {}}}, EventClass.USAGE, 0),
         ({"type": "message_stop"}, EventClass.TERMINAL, 0),
         ({"type": "ping"}, EventClass.KEEPALIVE, 0),
         ({"type": "something_new"}, EventClass.CONTROL, 0),
@@ -69,11 +73,30 @@ def test_the_start_names_the_model_and_the_answer():
     assert read({"type": "message_start", "message": None}) == Reading(EventClass.CONTROL)
 
 
-def test_an_error_gives_its_type_and_no_message():
-    data = {"type": "error", "error": {"type": "overloaded_error", "message": "secret"}, "request_id": "req_x"}
+def test_the_counts_and_the_reason_come_from_the_start_and_the_end():
+    begun = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 11, "output_tokens": 1}}}
+    ended = {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 5}}
 
-    assert read(data) == Reading(EventClass.ERROR, error_type="overloaded_error")
-    assert read(data, b"") == Reading(EventClass.ERROR, error_type="overloaded_error")
+    assert read(begun).usage == Usage(input_tokens=11, output_tokens=1)
+    assert read(ended) == Reading(EventClass.USAGE, finish="refusal", usage=Usage(output_tokens=5))
+
+
+def test_a_text_completion_ends_with_its_stop_reason():
+    piece = {"type": "completion", "completion": " Hello", "stop_reason": None, "model": "claude-2", "id": "compl_1"}
+
+    assert read(piece) == Reading(EventClass.CONTENT, 6, "claude-2", "compl_1")
+    last = read({**piece, "completion": "", "stop_reason": "stop_sequence"})
+    assert last == Reading(EventClass.TERMINAL, 0, "claude-2", "compl_1", finish="stop_sequence", is_end=True)
+    assert read({**piece, "completion": ".", "stop_reason": "max_tokens"}).is_end
+
+
+def test_an_error_gives_its_type_and_the_upstreams_id_and_no_message():
+    data = {"type": "error", "error": {"type": "overloaded_error", "message": "secret"}, "request_id": "req_x"}
+    reading = Reading(EventClass.ERROR, error_type="overloaded_error", request_id="req_x")
+
+    assert read(data) == reading
+    assert read(data, b"") == reading
+    assert read({"error": {"code": 503}}, b"").error_code == "503"
     assert read(b"not json", b"error") == Reading(EventClass.ERROR)
 
 
@@ -104,22 +127,25 @@ def test_what_is_no_object_is_a_sign_of_life_or_opaque(data, event_class):
 
 def test_a_cut_event_is_opaque():
     assert read(delta(type="text_delta", text="a"), is_cut=True) == Reading(EventClass.OPAQUE)
+    assert read(b'{"type":"message_stop","padding":"', is_cut=True) == Reading(EventClass.TERMINAL)
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "is_known"),
+    ("chunk", "name", "is_known"),
     [
         ({"type": "message_start"}, b"message_start", True),
         ({"type": "message_start"}, b"", True),
-        (b"{", b"message_start", True),
+        ({"type": "content_block_delta"}, b"", True),
+        (None, b"message_start", True),
         ({"type": "message-start"}, b"message-start", False),
         ({"type": "response.created"}, b"response.created", False),
+        ({"type": ["message_start"]}, b"", False),
         ({"choices": []}, b"", False),
-        (b"", b"", False),
+        (None, b"", False),
     ],
 )
-def test_a_message_stream_is_known_by_its_first_event(data, name, is_known):
-    assert ANTHROPIC.begins(event(data, name)) is is_known
+def test_a_message_stream_is_known_by_its_events(chunk, name, is_known):
+    assert ANTHROPIC.begins(event(b"", name), chunk) is is_known
 
 
 _VALUES = st.none() | st.integers(-5, 5) | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=2)

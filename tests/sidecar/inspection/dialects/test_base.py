@@ -4,9 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import EventClass
-from sidecar.inspection.dialects.base import NAME_CHARS, error_reading, parsed, reading_of, visible_chars
-from sidecar.inspection.events import Reading
+from otel.hop import EventClass, Usage
+from sidecar.inspection.dialects.base import (
+    LARGE_BYTES,
+    LENIENT_BYTES,
+    NAME_CHARS,
+    PARTS,
+    error_reading,
+    finished,
+    object_in,
+    output_of,
+    parsed,
+    parsed_value,
+    reading_of,
+    token_of,
+    usage_of,
+    visible_chars,
+)
+from sidecar.inspection.events import Event, Reading, Unit
 
 
 @pytest.mark.parametrize(
@@ -62,6 +77,8 @@ def test_a_reading_takes_names_over_and_nothing_else():
         ({"error": {"type": "x" * 65, "code": 10**80}}, None, None),
         ({"error": {"type": "with newline\n", "code": "newline\n"}}, None, None),
         ({"error": {"type": None, "code": ["x"]}}, None, None),
+        ({"error": {"code": 503, "status": "UNAVAILABLE", "message": "m"}}, "UNAVAILABLE", "503"),
+        ({"jsonrpc": "2.0", "error": {"code": -32603}}, None, "-32603"),
         ({"error": "Request failed during generation", "error_type": "generation"}, "generation", None),
         ({"error": "overloaded"}, None, None),
         ({"type": "error", "code": "bad", "message": "m"}, "error", "bad"),
@@ -74,10 +91,75 @@ def test_an_error_gives_tokens_and_no_text(chunk, error_type, error_code):
     assert error_reading(chunk) == reading
 
 
+def test_where_an_error_says_its_type_comes_first():
+    assert error_reading({"message": "m"}, error_type="throttlingException").error_type == "throttlingException"
+    assert error_reading({"error": {"type": "x"}}, error_type="with blanks").error_type == "x"
+
+
 def test_an_error_names_its_model_and_its_answer():
     chunk = {"id": "gen-1", "model": "m", "error": {"code": 400}, "choices": []}
 
     assert error_reading(chunk) == Reading(EventClass.ERROR, 0, "m", "gen-1", None, "400")
+
+
+def test_what_the_first_parser_refuses_is_tried_again_only_while_it_is_short():
+    odd = b'{"a": NaN, "b": "%s"}'
+
+    assert parsed(odd % b"x") is not None
+    assert parsed(odd % (b"x" * LENIENT_BYTES)) is None
+    assert parsed(b'{"b": "%s"}' % (b"x" * LENIENT_BYTES)) is not None
+
+
+def test_what_has_a_million_parts_is_not_parsed_and_a_picture_is():
+    many = b'{"type":"x","a":[%s1]}' % (b"1," * PARTS)
+    picture = b'{"type":"x","a":"%s"}' % (b"A" * 900_000)
+
+    assert (parsed(many + b" " * LARGE_BYTES), parsed_value(many + b" " * LARGE_BYTES)) == (None, None)
+    assert parsed(picture)["type"] == "x"
+    assert object_in(Event(Unit.EVENT, many + b" " * LARGE_BYTES, b"", b"", 9)) == {"type": "x"}
+
+
+def test_a_value_may_be_anything():
+    assert (parsed_value(b"[1]"), parsed_value(b'"a"'), parsed_value(b"{")) == ([1], "a", None)
+    assert parsed_value(b"NaN") != parsed_value(b"NaN")
+
+
+def test_of_a_cut_event_only_what_stands_at_the_top_is_known():
+    whole = b'{"type": "x", "inner": {"deep": 1}, "rest": "cut'
+
+    assert object_in(Event(Unit.EVENT, whole, b"", b"", 9, is_cut=True)) == {"type": "x", "rest": ""}
+    assert object_in(Event(Unit.EVENT, whole, b"", b"", 9)) is None
+    assert object_in(Event(Unit.EVENT, whole[:-10] + b"}", b"", b"", 9)) is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ((3, 4, 7), Usage(input_tokens=3, output_tokens=4, total_tokens=7)),
+        ((3.0, None, 0), Usage(input_tokens=3, total_tokens=0)),
+        ((True, "4", -1), None),
+        ((1.5, [2], 1 << 70), None),
+        ((None, None, None), None),
+    ],
+)
+def test_counts_are_whole_numbers_or_none(counts, usage):
+    assert usage_of(*counts) == usage
+
+
+def test_text_makes_content_and_its_absence_another_class():
+    assert output_of("ab", EventClass.CONTROL, "m") == Reading(EventClass.CONTENT, 2, "m")
+    assert output_of("", EventClass.TOOL) == Reading(EventClass.TOOL)
+
+
+def test_what_few_events_say_is_added_and_only_tokens_of_it():
+    plain = reading_of(EventClass.CONTROL, 0, "m", "i")
+
+    assert finished(plain, finish="stop", is_end=True) == Reading(
+        EventClass.CONTROL, 0, "m", "i", finish="stop", is_end=True
+    )
+    for odd in (None, "", "two words", ["stop"], {"type": "stop"}, "x" * 65, "line\n"):
+        assert finished(plain, finish=odd) == plain
+    assert (token_of(7), token_of(True), token_of(1 << 60)) == ("7", None, None)
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))

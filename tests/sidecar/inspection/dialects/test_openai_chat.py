@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import EventClass
+from otel.hop import EventClass, Usage
 from sidecar.inspection.dialects.openai_chat import OPENAI_CHAT
 from sidecar.inspection.events import Event, Reading, Unit
 
@@ -62,18 +62,18 @@ def test_a_chunk_is_classed_by_the_most_visible_of_its_choices(deltas, event_cla
 def test_text_with_usage_and_a_finish_is_still_text():
     data = {"choices": [{"delta": {"content": "."}, "finish_reason": "length"}], "usage": {"total_tokens": 5}}
 
-    assert read(data) == Reading(EventClass.CONTENT, 1)
+    assert read(data) == Reading(EventClass.CONTENT, 1, finish="length", usage=Usage(total_tokens=5))
 
 
 def test_a_finish_is_control():
-    assert read({"choices": [{"delta": {}, "finish_reason": "stop"}]}) == Reading(EventClass.CONTROL)
+    assert read({"choices": [{"delta": {}, "finish_reason": "stop"}]}) == Reading(EventClass.CONTROL, finish="stop")
 
 
 @pytest.mark.parametrize(
     ("data", "event_class"),
     [
-        ({"choices": [], "usage": {"total_tokens": 5}}, EventClass.USAGE),
-        ({"usage": {"total_tokens": 5}}, EventClass.USAGE),
+        ({"choices": [], "usage": {"something": 5}}, EventClass.USAGE),
+        ({"usage": {}}, EventClass.USAGE),
         ({"choices": None, "usage": None}, EventClass.CONTROL),
         ({"choices": [], "prompt_filter_results": []}, EventClass.CONTROL),
         ({"choices": {"delta": {"content": "a"}}}, EventClass.CONTROL),
@@ -82,6 +82,17 @@ def test_a_finish_is_control():
 )
 def test_a_chunk_without_choices_is_usage_or_control(data, event_class):
     assert read(data) == Reading(event_class)
+
+
+def test_the_counts_are_those_of_the_answer_or_of_groq():
+    counts = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "prompt_tokens_details": {}}
+    usage = Usage(input_tokens=9, output_tokens=4, total_tokens=13)
+
+    assert read({"choices": [], "usage": counts}) == Reading(EventClass.USAGE, usage=usage)
+    assert read({"choices": [{"delta": {}}], "usage": counts}).usage == usage
+    assert read({"choices": [{"delta": {}, "finish_reason": "stop"}], "x_groq": {"usage": counts}}).usage == usage
+    for odd in ({"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": "9"}, {"prompt_tokens": 1.5}):
+        assert read({"choices": [], "usage": odd}).usage is None
 
 
 @pytest.mark.parametrize("data", [b"[DONE]", b" [DONE]", b"[DONE] ", b"\t[DONE]\n", b"[DONE]" + b" " * 99])
@@ -116,6 +127,22 @@ def test_an_error_member_is_an_error_though_choices_and_usage_come_with_it():
     data = chunk({"content": ""}, id="gen-1", model="m", usage={}, error={"code": 400, "message": "secret"})
 
     assert read(data) == Reading(EventClass.ERROR, 0, "m", "gen-1", None, "400")
+    assert read({**data, "usage": {"completion_tokens": 3}}).usage == Usage(output_tokens=3)
+
+
+def test_a_choice_that_came_to_grief_is_an_error():
+    failed = {"delta": {"content": ""}, "finish_reason": "error"}
+    told = {**failed, "error": {"code": "server_error", "message": "secret words"}}
+
+    assert read({"id": "g", "choices": [failed]}) == Reading(EventClass.ERROR, 0, None, "g", "error", None)
+    assert read({"choices": [{"delta": {}}, told]}) == Reading(EventClass.ERROR, 0, None, None, "error", "server_error")
+    assert read({"choices": [], "x_groq": {"error": "over capacity"}}).event_class is EventClass.ERROR
+
+
+def test_vllm_once_sent_an_error_that_is_an_object_of_its_own():
+    data = {"object": "error", "message": "secret words", "type": "BadRequestError", "param": None, "code": 400}
+
+    assert read(data) == Reading(EventClass.ERROR, error_type="BadRequestError", error_code="400")
 
 
 @pytest.mark.parametrize("data", [{"error": {"type": "server_error"}}, {"type": "server_error"}])
@@ -161,18 +188,21 @@ def test_an_emoji_cut_in_two_is_text_in_both_halves_and_counts_once():
 
 
 @pytest.mark.parametrize(
-    ("data", "is_known"),
+    ("chunk", "is_known"),
     [
         (chunk({"role": "assistant"}, object="chat.completion.chunk"), True),
+        (chunk({"role": "assistant"}, object="chat.completion"), True),
+        ({"choices": [], "object": "chat.completion.chunk"}, True),
         ({"choices": [], "object": "", "prompt_filter_results": []}, True),
+        ({"choices": [], "object": "text_completion"}, False),
         ({"choices": [{"text": "a"}], "object": "text_completion"}, False),
+        ({"choices": {"delta": {}}}, False),
         ({"type": "message_start"}, False),
-        (b"[DONE]", False),
-        (b"{", False),
+        (None, False),
     ],
 )
-def test_a_chat_stream_is_known_by_its_first_chunk(data, is_known):
-    assert OPENAI_CHAT.begins(event(data)) is is_known
+def test_a_chat_stream_is_known_by_its_first_chunk(chunk, is_known):
+    assert OPENAI_CHAT.begins(event(b""), chunk) is is_known
 
 
 _JSON = st.recursive(

@@ -18,7 +18,7 @@ def read(data, name=b"", *, is_cut=False):
     [
         b'{"response":"Okay","done":false}',
         b"Sure, here's",
-        b"[DONE]",
+        b'"[DONE]"',
         b'{"model":"m","id":"1","choices":[{"delta":{"content":"text"}}]}',
         b'{"text": "an \\"error\\" in text"}',
         b'{"error": null}',
@@ -51,6 +51,19 @@ def test_an_error_is_seen_in_any_stream(data, name, error_type):
     reading = read(data, name)
 
     assert (reading.event_class, reading.error_type) == (EventClass.ERROR, error_type)
+
+
+@pytest.mark.parametrize("data", [b"[DONE]", b" [DONE] "])
+def test_the_mark_that_half_the_world_uses_is_an_end(data):
+    assert read(data) == Reading(EventClass.TERMINAL)
+
+
+def test_a_frame_tells_of_a_failure_by_its_type():
+    failed = read(b'{"message":"secret"}', b"exception/ModelStreamErrorException")
+
+    assert failed == Reading(EventClass.ERROR, error_type="ModelStreamErrorException")
+    assert read(b"", b"error/InternalFailure") == Reading(EventClass.ERROR, error_type="InternalFailure")
+    assert read(b"raw bytes", b"event/PayloadPart") == Reading(EventClass.OPAQUE)
 
 
 def test_a_cut_event_is_not_parsed():
