@@ -281,7 +281,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RateLimits:
     """What the upstream's head said of its rate limits; None where it did not.
 
     reset: how long until the limit is whole again. retry_after: how long the upstream asks to wait.
@@ -339,5 +339,5 @@ class Hop:
     timeline: Timeline
     sent: Timeline | None = None
     usage: Usage = field(default_factory=Usage)
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     end: End | None = None

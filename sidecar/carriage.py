@@ -42,6 +42,7 @@ from sidecar.failures import (
     failure_of,
 )
 from sidecar.identity import IdField
+from sidecar.inspection.rate_limits import limits_of
 from sidecar.live import Live
 from sidecar.question import Question
 from sidecar.recording.recorder import SEGMENT_EVENTS
@@ -231,6 +232,7 @@ class Carriage:
             content_encoding=headers.value_of(answer.fields, "content-encoding"),
             has_body=answer.has_body,
             is_delimited=answer.is_delimited,
+            limits=limits_of(answer.fields),
         )
         if self._route.exchanges.is_overloaded or self._question.is_body_in_doubt:
             self._response.may_go_on = False

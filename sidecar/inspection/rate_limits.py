@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from otel.hop import Limits
+from otel.hop import RateLimits
 
 LIMIT_S: Final = 26 * 86_400
 """Longest wait taken over: what is longer is a date in seconds, or a mistake."""
@@ -43,7 +43,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z")
 _NS: Final = {"h": 3_600e9, "m": 60e9, "s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
 
 
-def limits_of(fields: Iterable[tuple[str, str]]) -> Limits | None:
+def limits_of(fields: Iterable[tuple[str, str]]) -> RateLimits | None:
     """The limits in the fields of a response's head, None where there are none. Waits are seconds, or durations as
     Go writes them (`6m0.5s`); dates would need a clock. The first field that says something counts."""
     found: dict[str, int] = {}
@@ -59,7 +59,7 @@ def limits_of(fields: Iterable[tuple[str, str]]) -> Limits | None:
             _put(found, wait, _wait_ns(value))
         elif (wait := _MILLISECONDS.get(name)) is not None and _SECONDS.match(value):
             _put(found, wait, float(value) * 1e6)
-    return Limits(**found) if found else None
+    return RateLimits(**found) if found else None
 
 
 def _put(found: dict[str, int], wait: str, wait_ns: float | None) -> None:

@@ -14,8 +14,8 @@ class Facts:
     """What is known of an exchange when it is over, as far as its ending depends on it.
 
     is_terminal_passed: the event that marks the end in band was handed on, or the reader was still there.
-    has_reader_closed: the reader said first in band that it is through. needs_terminal: a clean end without the event that
-    marks it is a cut. has_unmarked_end: only the end of the upstream connection could end the body, and no event
+    has_reader_closed: the reader said first in band that it is through. needs_terminal: a clean end without the event
+    that marks it is a cut. has_unmarked_end: only the end of the upstream connection could end the body, and no event
     marks its end. stopped: the sidecar ended it, and how; CLIENT_DISCONNECT: the reader took nothing for too long.
     """
 

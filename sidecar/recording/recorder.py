@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from otel.hop import Anchor, Blocked, End, Ending, Exchange, Hop, Interval, Limits, Place, State, Timeline, Traffic
+from otel.hop import Anchor, Blocked, End, Ending, Exchange, Hop, Interval, Place, RateLimits, State, Timeline, Traffic
 from otel.ids import recorded, span_id_of
 from sidecar.identity import Identity
 from sidecar.inspection.body import Body
@@ -88,7 +88,7 @@ class Recorder:
         self._scan_failures = 0
         self._body: Seen | None = None
         self._status: int | None = None
-        self._limits = Limits()
+        self._limits = RateLimits()
         self._error_type: str | None = None
         self._course = Course()
         self._is_closed = False
@@ -136,7 +136,7 @@ class Recorder:
         content_encoding: str | None = None,
         has_body: bool = True,
         is_delimited: bool = True,
-        limits: Limits | None = None,
+        limits: RateLimits | None = None,
     ) -> None:
         """The upstream's final head is there. is_delimited: not only the connection's end ends the body. limits: what
         it says of its rate limits."""

@@ -8,7 +8,21 @@ from hypothesis import strategies as st
 
 from otel import attributes
 from otel.attributes import SpanError, read, shown, texts, write
-from otel.hop import Anchor, End, Ending, Exchange, Hop, Limits, Moments, Phase, Place, Side, TapRole, Traffic, Usage
+from otel.hop import (
+    Anchor,
+    End,
+    Ending,
+    Exchange,
+    Hop,
+    Moments,
+    Phase,
+    Place,
+    RateLimits,
+    Side,
+    TapRole,
+    Traffic,
+    Usage,
+)
 from otel.timeline import Packed
 from tests.support.builders import anchors, ends, exchanges, limits, moments, traffics, usages
 
@@ -20,7 +34,7 @@ TABLES = {
     "MOMENTS": Moments,
     "TRAFFIC": Traffic,
     "USAGE": Usage,
-    "LIMITS": Limits,
+    "LIMITS": RateLimits,
     "END": End,
     "PACKED": Packed,
 }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from otel import otlp, schema
 from otel.grain import LEFT_OUT
-from otel.hop import Ending, EventClass, Limits, State, Usage
+from otel.hop import Ending, EventClass, RateLimits, State, Usage
 from otel.span import (
     CLIENT,
     ERROR,
@@ -249,7 +249,7 @@ class TestReading:
         assert (hop.exchange.model, hop.exchange.response_model) == ("demo-model", None)
         assert (hop.exchange.request_is_stream, hop.exchange.prompt_bucket) == (None, None)
         assert (hop.sent, hop.traffic.missing_bytes, hop.end.cut) == (None, None, None)
-        assert (hop.usage, hop.limits, hop.exchange.finish_reasons) == (Usage(), Limits(), ())
+        assert (hop.usage, hop.limits, hop.exchange.finish_reasons) == (Usage(), RateLimits(), ())
 
     def test_another_programs_span_is_none_of_ours(self):
         span = Span(trace_id="ab" * 16, span_id="cd" * 8, name="GET /", start_ns=1, end_ns=2)

@@ -505,3 +505,9 @@ async def test_our_own_mistake_in_asking_is_counted_and_told(monkeypatch, caplog
 
         assert (reply.status, proxy.sidecar.exchanges.relay_failure_count) == (500, 1)
     assert "exchange lost" in caplog.text
+
+
+async def test_rate_limits_that_a_head_tells_are_recorded_as_numbers():
+    _, hop, _ = await exchange(head(200, SSE, "x-ratelimit-remaining-tokens: 149984"), chunk(DONE), last_chunk())
+
+    assert hop.limits.token_remaining == 149_984

@@ -25,10 +25,10 @@ from otel.hop import (
     Hop,
     Interval,
     KernelSample,
-    Limits,
     Moments,
     Phase,
     Place,
+    RateLimits,
     Side,
     Stamp,
     State,
@@ -284,12 +284,12 @@ def usages() -> st.SearchStrategy[Usage]:
     return st.builds(Usage, input_tokens=some, output_tokens=some, total_tokens=some)
 
 
-def limits() -> st.SearchStrategy[Limits]:
+def limits() -> st.SearchStrategy[RateLimits]:
     counts = {
         name: _maybe(_COUNTS) for name in ("request_limit", "request_remaining", "token_limit", "token_remaining")
     }
     waits = {f"{name}_ns": _maybe(_NS) for name in ("request_reset", "token_reset", "retry_after")}
-    return st.builds(Limits, **counts, **waits)
+    return st.builds(RateLimits, **counts, **waits)
 
 
 def moments() -> st.SearchStrategy[Moments]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel.hop import End, Ending, EventClass, Hop, Limits, Phase, Side, State, TapRole, Usage
+from otel.hop import End, Ending, EventClass, Hop, Phase, RateLimits, Side, State, TapRole, Usage
 from tests.support.builders import a_conversation, a_hop, a_timeline, ns
 
 _ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
@@ -46,7 +46,7 @@ def _failed() -> Hop:
             missing_bytes=1_024,
         ),
         usage=Usage(input_tokens=43, output_tokens=10, total_tokens=53),
-        limits=Limits(
+        limits=RateLimits(
             request_limit=500,
             request_remaining=0,
             request_reset_ns=ns(6.5),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import Limits
+from otel.hop import RateLimits
 from sidecar.inspection.rate_limits import LIMIT_S, limits_of
 
 SECOND_NS = 1_000_000_000
@@ -20,7 +20,7 @@ def test_those_of_openai():
         ("x-ratelimit-reset-tokens", "6m0.5s"),
     ]
 
-    assert limits_of(fields) == Limits(
+    assert limits_of(fields) == RateLimits(
         request_limit=500,
         request_remaining=499,
         request_reset_ns=120_000_000,
@@ -40,7 +40,7 @@ def test_those_of_anthropic_whose_resets_are_dates():
         ("retry-after", "20"),
     ]
 
-    assert limits_of(fields) == Limits(
+    assert limits_of(fields) == RateLimits(
         request_limit=50,
         request_remaining=49,
         token_limit=40_000,
@@ -52,16 +52,16 @@ def test_those_of_anthropic_whose_resets_are_dates():
 @pytest.mark.parametrize(
     ("name", "value", "limits"),
     [
-        ("ratelimit-limit", "100", Limits(request_limit=100)),
-        ("ratelimit-reset", " 30 ", Limits(request_reset_ns=30 * SECOND_NS)),
+        ("ratelimit-limit", "100", RateLimits(request_limit=100)),
+        ("ratelimit-reset", " 30 ", RateLimits(request_reset_ns=30 * SECOND_NS)),
         ("x-ratelimit-reset", "1764500000", None),
-        ("retry-after-ms", "1500", Limits(retry_after_ns=1_500_000_000)),
-        ("retry-after", "0.5", Limits(retry_after_ns=500_000_000)),
-        ("retry-after", "0", Limits(retry_after_ns=0)),
+        ("retry-after-ms", "1500", RateLimits(retry_after_ns=1_500_000_000)),
+        ("retry-after", "0.5", RateLimits(retry_after_ns=500_000_000)),
+        ("retry-after", "0", RateLimits(retry_after_ns=0)),
         ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT", None),
         ("retry-after", "-1", None),
         ("retry-after", str(LIMIT_S + 1), None),
-        ("x-ratelimit-reset-tokens", "1h2m3s4ms", Limits(token_reset_ns=3_723_004_000_000)),
+        ("x-ratelimit-reset-tokens", "1h2m3s4ms", RateLimits(token_reset_ns=3_723_004_000_000)),
         ("x-ratelimit-limit-tokens", "10, 10;w=60", None),
         ("x-ratelimit-limit-tokens", "١٢", None),
         ("x-ratelimit-limit-tokens", "9" * 40, None),
@@ -75,7 +75,7 @@ def test_a_field_is_a_number_or_nothing(name, value, limits):
 
 
 def test_the_first_that_says_something_counts():
-    assert limits_of([("retry-after", "soon"), ("Retry-After", "2"), ("retry-after", "9")]) == Limits(
+    assert limits_of([("retry-after", "soon"), ("Retry-After", "2"), ("retry-after", "9")]) == RateLimits(
         retry_after_ns=2 * SECOND_NS
     )
 

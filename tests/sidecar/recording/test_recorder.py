@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Limits, Phase, Place, Side, State, TapRole
+from otel.hop import Anchor, Blocked, Ending, Interval, KernelSample, Phase, Place, RateLimits, Side, State, TapRole
 from otel.span import hop_to_span, span_to_hop
 from sidecar.export.records import kept
 from sidecar.identity import Identity
@@ -535,10 +535,10 @@ def test_a_finish_that_may_be_withdrawn_is_the_end_only_of_a_body_that_came_to_i
 
 
 def test_what_the_head_says_of_limits_is_recorded():
-    limits = Limits(request_remaining=0, retry_after_ns=20_000 * MS)
+    limits = RateLimits(request_remaining=0, retry_after_ns=20_000 * MS)
 
     assert answered(limits=limits).close(START + 3 * MS).limits == limits
-    assert answered().close(START + 3 * MS).limits == Limits()
+    assert answered().close(START + 3 * MS).limits == RateLimits()
 
 
 def test_the_upstreams_own_id_in_an_error_is_another_id_of_the_request():
