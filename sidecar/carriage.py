@@ -287,7 +287,7 @@ class Carriage:
         self._live.begin_response(self._response)
 
     async def _stream(self, answer: Answer) -> bool:
-        """Pass the body on; whether it ended cleanly."""
+        """Pass the body on; whether it may look whole."""
         recorder = self._live.recorder
         while True:
             try:
@@ -301,7 +301,8 @@ class Carriage:
                 return False
             if piece is None:
                 self._upstream_ended(answer, is_clean=True)
-                return True
+                # The end of a connection proves nothing, and as our last chunk it would.
+                return answer.is_delimited or not recorder.lacks_end
             await self._hand_on(answer, piece)
             if recorder.fresh_count >= SEGMENT_EVENTS:
                 self._route.exchanges.cut(self._live, piece.at_ns)

@@ -72,7 +72,7 @@ class _Answered:
 
     def taken(self, at_ns: int) -> None:
         self._recorder.blocked_since_ns = None
-        self._recorder.message_taken(at_ns, self._response.output_size)
+        self._recorder.taken(at_ns, self._response.output_size)
         if self._recorder.fresh_count >= SEGMENT_EVENTS:
             self._cut(at_ns)
 

@@ -82,6 +82,11 @@ class Seen:
         return self.dialect.has_terminal_rule and not (self.is_blind or self.is_mark_unsure)
 
     @property
+    def lacks_mark(self) -> bool:
+        """The end is marked in band, and neither the mark has come nor an error, after which none need come."""
+        return self.has_terminal_rule and self.terminal_seq is None and self.error is None
+
+    @property
     def counts(self) -> tuple[int, int]:
         """Events so far, towards the reader and from it."""
         return self.stamper.count, 0 if self.sent is None else self.sent.count

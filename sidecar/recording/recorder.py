@@ -176,10 +176,6 @@ class Recorder:
         if isinstance(self._body, Messages):
             self._body.passed_up(opcode, size_bytes, self._offset(arrived_ns), self._offset(taken_ns))
 
-    def message_taken(self, at_ns: int, offset_bytes: int) -> None:
-        """As `taken`, of the messages received so far."""
-        self.taken(at_ns, offset_bytes)
-
     def taken(self, at_ns: int, offset_bytes: int) -> None:
         """Our kernel has all that arrived; the last of it ends at this offset of the response on the wire."""
         if self._body is not None:
@@ -238,6 +234,11 @@ class Recorder:
             self._body.mute()
 
     # What is asked in between.
+
+    @property
+    def lacks_end(self) -> bool:
+        """A success whose API marks the end in band has none so far."""
+        return self._body is not None and self._body.lacks_mark and 200 <= (self._status or 0) < 300
 
     @property
     def event_count(self) -> int:

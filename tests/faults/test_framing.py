@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import zlib
 from contextlib import asynccontextmanager
 
 import pytest
@@ -137,6 +138,47 @@ async def test_many_events_in_one_write_are_all_seen():
     assert bytes(got.body) == HELLO * 500 + DONE
     assert hop.traffic.event_count == 501
     assert len({stamp.arrived_ns for stamp in hop.timeline.stamps}) < 20
+
+
+@report("R011", "what left one flush has one time, and what is cut waits for its rest")
+async def test_events_of_one_flush_share_their_time_and_half_an_event_waits():
+    packer = zlib.compressobj(wbits=31)
+    first = packer.compress(HELLO * 3) + packer.flush(zlib.Z_SYNC_FLUSH)
+    half = packer.compress(HELLO[:20]) + packer.flush(zlib.Z_SYNC_FLUSH)
+    rest = packer.compress(HELLO[20:] + DONE) + packer.flush()
+
+    async def answer(asked):
+        await asked.send(streaming("Content-Encoding: gzip"))
+        for piece in (first, half, rest):
+            await asked.chunk(piece)
+            await asyncio.sleep(0.05)
+        await asked.send(b"0\r\n\r\n")
+
+    async with between(answer, exact="true") as (_, proxy):
+        got = await asked_once(proxy.port, get(CHAT))
+        hop = await proxy.hop()
+
+    times = [stamp.arrived_ns for stamp in hop.timeline.stamps]
+    assert bytes(got.body) == first + half + rest
+    assert len(times) == 5
+    assert times[0] == times[1] == times[2]
+    assert times[3] - times[2] > 80_000_000, "the half one came in between and is none"
+
+
+@report("R017", "a quiet stream that is closed in order is not whole for that")
+async def test_an_orderly_close_without_the_end_mark_never_looks_whole():
+    async def answer(asked):
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + HELLO)
+        await asyncio.sleep(0.2)
+        asked.close()
+
+    async with between(answer) as (_, proxy):
+        got = await asked_once(proxy.port, get(CHAT))
+        hop = await proxy.hop()
+
+    assert (bytes(got.body), got.end) == (HELLO, CUT)
+    assert hop.end.ending is Ending.MISSING_TERMINAL
+    assert hop.end.idle_ns > 150_000_000, "how long it had been quiet is known"
 
 
 @report("R115", "bytes of no character set")

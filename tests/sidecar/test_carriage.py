@@ -511,3 +511,22 @@ async def test_rate_limits_that_a_head_tells_are_recorded_as_numbers():
     _, hop, _ = await exchange(head(200, SSE, "x-ratelimit-remaining-tokens: 149984"), chunk(DONE), last_chunk())
 
     assert hop.limits.token_remaining == 149_984
+
+
+async def test_the_close_of_a_connection_is_no_proof_of_an_end_that_its_api_marks():
+    reply, hop, _ = await exchange(head(200, SSE, chunked=False), send(HELLO), cut())
+
+    assert (reply.body, reply.is_clean) == (HELLO, False)
+    assert (hop.end.ending, hop.end.ended_by) == (Ending.MISSING_TERMINAL, Side.UPSTREAM)
+
+
+async def test_the_close_of_a_connection_ends_what_its_api_has_ended_or_does_not_mark():
+    for content_type, body in (
+        (SSE, HELLO + DONE),
+        (SSE, HELLO + DONE[:-1]),
+        (SSE, HELLO + ERROR),
+        ("text/plain", b"abc"),
+    ):
+        reply, _, _ = await exchange(head(200, content_type, chunked=False), send(body), cut())
+
+        assert (reply.body, reply.is_clean) == (body, True)

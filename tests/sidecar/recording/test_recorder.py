@@ -382,9 +382,9 @@ class TestAWebSocket:
         found = self.begun()
         found.message_sent(0x1, 20, START + 10 * MS, START + 11 * MS)
         found.message_received(0x1, 500, START + 30 * MS)
-        found.message_taken(START + 31 * MS, 500)
+        found.taken(START + 31 * MS, 500)
         found.message_received(0x8, 4, START + 40 * MS)
-        found.message_taken(START + 41 * MS, 504)
+        found.taken(START + 41 * MS, 504)
         found.upstream_ended(START + 50 * MS, is_clean=True, cut="fin")
 
         hop = kept(found.close(START + 60 * MS), is_exact=True)
