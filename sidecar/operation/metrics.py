@@ -6,6 +6,7 @@ up (`merge.py`); what is no amount has a name that says so.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -70,6 +71,7 @@ class Metrics:
             *_of_connections(self.doors, self.connection_limit, self.refused_heads),
             *_of_memory(self.exchanges.overload, self.exchanges.overload_refused_count),
             *_of_sides(self.sides),
+            _gauge("gapline_tasks", "tasks of the event loop, a few more than exchanges", len(asyncio.all_tasks())),
             _counter("gapline_loop_lags_total", "times that the event loop was late", self.canary.lag_count),
             _counter("gapline_loop_lag_seconds_total", "time that it was late", self.canary.lag_ns / 1e9),
         ]
