@@ -36,7 +36,7 @@ from sidecar.operation.account import OwnAccount
 from sidecar.operation.admin import AdminSite
 from sidecar.operation.metrics import Metrics, Side
 from sidecar.relay import Relay
-from sidecar.tls import H2, HTTP_1_1, ServerTls, upstream_context
+from sidecar.tls.contexts import H2, HTTP_1_1, ServerTls, upstream_context
 from sidecar.upstream import Origin, Upstream, origin_of
 
 

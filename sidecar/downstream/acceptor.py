@@ -15,8 +15,8 @@ from typing import Final
 
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.sockets import close_sockets
-from sidecar.secure import TlsTransport
-from sidecar.tls import ServerTls
+from sidecar.tls.contexts import ServerTls
+from sidecar.tls.transport import TlsTransport
 
 log = logging.getLogger(__name__)
 

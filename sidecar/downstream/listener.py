@@ -26,7 +26,7 @@ from sidecar.downstream.sockets import port_of
 from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
 from sidecar.failures import OUR_FAULT
-from sidecar.tls import ServerTls
+from sidecar.tls.contexts import ServerTls
 
 HEAD_LINE_BYTES: Final = 65_536
 """Longest line of a head: more than nginx or Envoy let through."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from otel.exposition import Series, exposition
 from sidecar.clock import Clock
 from sidecar.exchanges import Exchanges
-from sidecar.tls import ServerTls
+from sidecar.tls.contexts import ServerTls
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from sidecar.export.records import Records
 from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
 from sidecar.export.spool.turn import FAILURES
 from sidecar.lag import Canary
-from sidecar.tls import ServerTls
+from sidecar.tls.contexts import ServerTls
 from sidecar.upstream import Upstream
 
 

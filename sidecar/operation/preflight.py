@@ -12,7 +12,7 @@ from typing import Final
 
 from otel.settings import UnixPath
 from sidecar.config import endpoints_of
-from sidecar.tls import TlsError, server_context, upstream_context
+from sidecar.tls.contexts import TlsError, server_context, upstream_context
 
 _FILES: Final = (
     ("tls_cert", b"CERTIFICATE-----"),

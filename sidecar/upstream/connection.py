@@ -21,7 +21,7 @@ from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Outpu
 from sidecar.http1.reader import Upgraded as Switched
 from sidecar.kernel import Connection, keep_alive
 from sidecar.receive import BUFFER, leftover
-from sidecar.secure import TlsTransport
+from sidecar.tls.transport import TlsTransport
 from sidecar.upstream.answer import Answer, Upgraded
 from sidecar.upstream.errors import BadAnswer, BrokenOff, Cut, UpstreamError
 from sidecar.upstream.upload import Upload

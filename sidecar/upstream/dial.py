@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import aiohappyeyeballs
 
-from sidecar.secure import TlsTransport
+from sidecar.tls.transport import TlsTransport
 from sidecar.upstream.errors import ConnectFailed, ConnectTimeout, TlsFailed
 from sidecar.upstream.origin import Origin
 

@@ -19,7 +19,8 @@ ON_BOTH_LOOPS = {
     "test_listener.py",
     "test_question.py",
     "test_relay.py",
-    "test_tls.py",
+    "test_contexts.py",
+    "test_transport.py",
     "test_tunnel.py",
 }
 

@@ -22,7 +22,7 @@ from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
 from sidecar.export.records import Records
 from sidecar.lag import Canary
-from sidecar.tls import ServerTls
+from sidecar.tls.contexts import ServerTls
 from sidecar.upstream import ConnectFailed
 from tests.support.clock import FakeClock
 

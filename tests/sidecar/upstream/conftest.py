@@ -4,7 +4,7 @@ import asyncio
 
 import uvloop
 
-ON_BOTH_LOOPS = {"test_ask.py", "test_connection.py", "test_dial.py", "test_secure.py"}
+ON_BOTH_LOOPS = {"test_ask.py", "test_connection.py", "test_dial.py"}
 
 
 def pytest_asyncio_loop_factories(config, item):

@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 
 from otel.hop import Ending
-from sidecar.tls import CHECK_NS, H2, ServerTls, TlsError, server_context, upstream_context
+from sidecar.tls.contexts import CHECK_NS, H2, ServerTls, TlsError, server_context, upstream_context
 from tests.support.certificates import make_pair
 from tests.support.front import front, say_ok, until
 from tests.support.script import chunk, get, hang, head, request, send, sidecar, upstream, wait

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.certificate import CertificateError, not_after_s
+from sidecar.tls.certificate import CertificateError, not_after_s
 from tests.support.certificates import make_pair
 
 

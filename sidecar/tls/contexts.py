@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Final
 
-from sidecar.certificate import CertificateError, not_after_s
+from sidecar.tls.certificate import CertificateError, not_after_s
 
 log = logging.getLogger(__name__)
 
