@@ -43,6 +43,9 @@ log = logging.getLogger("sidecar")
 
 FLUSH_S: Final = 5.0
 """Longest that the end waits for spans to be taken: what Kubernetes grants is 30 s for everything."""
+SWITCH_S: Final = 0.001
+"""Between the streams and the threads that build long records and write the spool: at CPython's own 5 ms each turn of
+the event loop may wait so long for them."""
 _USAGE: Final = 2
 
 
@@ -74,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("the configuration can be used")  # noqa: T201
         return 0
     log_to_stderr(config.log_level)
+    sys.setswitchinterval(SWITCH_S)
     if post is not None:
         _name_lines(post.birth.number)
         return _run(serve(share(config, post.birth.worker_count, post.birth.number), post=post), new_loop)

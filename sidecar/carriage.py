@@ -263,7 +263,7 @@ class Carriage:
             recorder=recorder,
             response=self._response,
             now=self._clock.monotonic_ns,
-            cut=lambda at_ns: exchanges.cut(live, at_ns),
+            cut=lambda at_ns: exchanges.cut_long(live, at_ns),
         )
         return None
 
@@ -305,7 +305,7 @@ class Carriage:
                 return answer.is_delimited or not recorder.lacks_end
             await self._hand_on(answer, piece)
             if recorder.fresh_count >= SEGMENT_EVENTS:
-                self._route.exchanges.cut(self._live, piece.at_ns)
+                self._route.exchanges.cut_long(self._live, piece.at_ns)
 
     def _upstream_ended(self, answer: Answer, *, is_clean: bool, cut: Cut | None = None) -> None:
         at_ns = answer.ended_at_ns or self._clock.monotonic_ns()

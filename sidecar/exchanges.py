@@ -27,6 +27,8 @@ __all__ = ["Exchanges", "Live"]
 
 log = logging.getLogger(__name__)
 
+SEGMENT_NS: Final = 1_000_000_000
+"""Least time between two reports of one stream for its number of events alone; a crash loses no more than that."""
 LINGER_NS: Final = 5_000_000_000
 """Longest that a record waits for the peer's kernel: more than three doublings of the retransmission timer."""
 TRIM_NS: Final = 1_000_000_000
@@ -127,6 +129,12 @@ class Exchanges:
             self._lingering[live] = None
         if not self._running:
             self._idle.set()
+
+    def cut_long(self, live: Live, at_ns: int) -> None:
+        """Report a stream with very many events, once a second at most: a report costs what a thousand events do."""
+        if at_ns >= live.segment_due_ns:
+            live.segment_due_ns = at_ns + SEGMENT_NS
+            self.cut(live, at_ns)
 
     def cut(self, live: Live, at_ns: int) -> None:
         """Report what is new of a running exchange. Never raises: a stream is worth more than its report."""

@@ -55,6 +55,7 @@ class Live:
         "queued_ns",
         "queued_since_ns",
         "recorder",
+        "segment_due_ns",
         "stall_due_ns",
         "stall_since_ns",
         "stalled_since_ns",
@@ -93,6 +94,7 @@ class Live:
         self.left_by: str | None = None
         self.stall_since_ns: int | None = None
         self.stall_due_ns = 0
+        self.segment_due_ns = 0
         self.linger_until_ns: int | None = None
         self._stuck_since_ns: int | None = None
         self._moved_bytes = 0

@@ -8,7 +8,7 @@ import pytest
 from otel.hop import Anchor, Place, TapRole
 from sidecar.bounds.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED, SLOW_READER, Limits
 from sidecar.bounds.overload import WORTH_BYTES, Overload
-from sidecar.exchanges import LINGER_NS, TRIM_NS, Exchanges
+from sidecar.exchanges import LINGER_NS, SEGMENT_NS, TRIM_NS, Exchanges
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
@@ -599,3 +599,13 @@ async def test_a_look_that_fails_is_counted_and_keeps_nobody_from_theirs(bench, 
     assert bench.exchanges.look_failure_count == 4
     assert live.connection.asked_count == 2
     assert {record.message for record in caplog.records} == {"look failed"}
+
+
+async def test_a_stream_of_very_many_events_is_reported_once_a_second_at_most(bench):
+    live = bench.begin()
+    at_ns = bench.clock.monotonic_ns()
+
+    for later_ns in (0, SEGMENT_NS // 2, SEGMENT_NS - 1, SEGMENT_NS, SEGMENT_NS + 1):
+        bench.exchanges.cut_long(live, at_ns + later_ns)
+
+    assert len(bench.kept.hops) == 2
