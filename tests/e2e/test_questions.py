@@ -291,15 +291,13 @@ async def test_any_id_passes_unchanged_is_recorded_harmlessly_and_found_by_itsel
     assert is_plain or all(raw not in process.log.read_bytes() for process in (*place.chain, place.collector))
 
 
-async def test_of_an_id_that_is_no_utf_8_what_can_be_sent_passes_and_both_forms_find_it(place: Place) -> None:
-    raw, sent = b"latin-\xe9\xff-1", "latin--1"  # aiohttp cannot write the two bytes that are missing
+async def test_an_id_that_is_no_utf_8_passes_as_it_is_and_finds_its_request(place: Place) -> None:
+    raw = b"latin-\xe9\xff-1"
     async with asking(place.chain[-1].port, get(CHAT, b"X-Request-Id: " + raw)) as reader:
         await reader.rest()
-        assert reader.fields("x-request-id") == [sent.encode()]
-    assert place.worker.of(sent)
+        assert reader.fields("x-request-id") == [raw]
     expected = recorded(raw.decode("utf-8", "surrogateescape"))
-    for each in (raw, sent):
-        assert (await place.collector.verdict(each, hops=2))["request_id"] == expected
+    assert (await place.collector.verdict(raw, hops=2))["request_id"] == expected
     await found_and_shown_plainly(place, raw, expected)
     told = await place.ask("stalls", "--model", raw)
     assert (told.code, told.errors) == (0, b"")
