@@ -250,7 +250,7 @@ def _usual(block: bytes, line_end: bytes) -> tuple[bytes, bytes]:
 class NdjsonSplitter:
     """Lines ended by LF or CRLF, as NDJSON has them. A line of white space is none; the last one may lack its end."""
 
-    __slots__ = ("_kept_bytes", "_limit_bytes", "_line", "pending_bytes")
+    __slots__ = ("_is_blank", "_kept_bytes", "_limit_bytes", "_line", "pending_bytes")
     is_lost: Final = False
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -258,6 +258,7 @@ class NdjsonSplitter:
         self._limit_bytes = limit_bytes
         self._kept_bytes = limit_bytes + 2  # a CR and one byte more tell a cut line from one that just fits
         self._line = bytearray()
+        self._is_blank = True  # the line that has begun, with what of it is not kept
 
     def feed(self, data: bytes) -> list[Event]:
         out: list[Event] = []
@@ -265,30 +266,33 @@ class NdjsonSplitter:
         rest = lines.pop()
         for line in lines:
             self.pending_bytes += len(line) + 1
-            content = line
             if self._line:
                 self._keep(line)
-                content = bytes(self._line)
-                self._line.clear()
-            self._end_line(Unit.EVENT, content, out)
+                self._end_kept(Unit.EVENT, out)
+            elif line.strip():
+                self._end_line(Unit.EVENT, line, out)
         self.pending_bytes += len(rest)
         self._keep(rest)
         return out
 
     def finish(self) -> list[Event]:
         out: list[Event] = []
-        self._end_line(Unit.TAIL, bytes(self._line), out)
-        self._line.clear()
+        self._end_kept(Unit.TAIL, out)
         return out
 
     def _keep(self, beginning: bytes) -> None:
+        self._is_blank = self._is_blank and not beginning.strip()
         room = self._kept_bytes - len(self._line)
         if room > 0:
             self._line += beginning[:room]
 
+    def _end_kept(self, unit: Unit, out: list[Event]) -> None:
+        if not self._is_blank:
+            self._end_line(unit, bytes(self._line), out)
+        self._line.clear()
+        self._is_blank = True
+
     def _end_line(self, unit: Unit, line: bytes, out: list[Event]) -> None:
-        if len(line) < self._kept_bytes and not line.strip():
-            return
         data = line[: self._kept_bytes].removesuffix(b"\r")
         is_cut = len(data) > self._limit_bytes
         out.append(Event(unit, data[: self._limit_bytes], b"", b"", self.pending_bytes, is_cut))

@@ -441,3 +441,13 @@ def test_every_framing_has_its_splitter(framing, body):
 def test_an_unknown_framing_is_refused_by_name():
     with pytest.raises(ValueError, match="'none' is none of"):
         splitter_for("none")
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1_000])
+def test_a_line_of_white_space_is_none_however_long_it_is(piece_bytes):
+    splitter = splitter_for("ndjson", limit_bytes=16)
+    body = b'{"a":1}\n' + b"\r" * 40 + b"\n" + b" " * 40 + b"x\n"
+    pieces = [body[at : at + piece_bytes] for at in range(0, len(body), piece_bytes)]
+    events = [event for piece in pieces for event in splitter.feed(piece)]
+
+    assert [(event.data, event.is_cut) for event in events] == [(b'{"a":1}', False), (b" " * 16, True)]
