@@ -42,6 +42,7 @@ class Body(Seen):
         "_learnt",
         "_looks",
         "_method",
+        "_path_dialect",
         "_read_event",
         "_splitter",
         "_unread_seq",
@@ -59,6 +60,7 @@ class Body(Seen):
         framing = framing_of(content_type, may_be_array=dialect_for(path, "json_array") is not PLAIN)
         dialect = dialect_for(path, framing)
         super().__init__(framing=framing, dialect=dialect, is_stream=framing in STREAMS)
+        self._path_dialect = dialect
         self._method = method
         self._looks = LOOKS if self.is_stream else 0
         self._read_event = dialect.begin()
@@ -70,6 +72,11 @@ class Body(Seen):
         self._decoder: Decoder | None = decoder_for(content_encoding if self.is_stream else None)
         if self._decoder is None:
             self._see_arrivals_only()
+
+    @property
+    def lacks_mark(self) -> bool:
+        """As for all that is seen, where path and events agree on the API: more hangs on it than a record."""
+        return self.dialect is self._path_dialect and super().lacks_mark
 
     def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
         """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""

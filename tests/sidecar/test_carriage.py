@@ -520,6 +520,14 @@ async def test_the_close_of_a_connection_is_no_proof_of_an_end_that_its_api_mark
     assert (hop.end.ending, hop.end.ended_by) == (Ending.MISSING_TERMINAL, Side.UPSTREAM)
 
 
+async def test_where_only_the_events_look_like_an_api_the_close_stands_for_the_end():
+    steps = [head(200, SSE, chunked=False), send(HELLO), cut()]
+    reply, hop, _ = await exchange(*steps, sent=get("/somewhere"))
+
+    assert (reply.body, reply.is_clean) == (HELLO, True)
+    assert hop.end.ending is Ending.MISSING_TERMINAL
+
+
 async def test_the_close_of_a_connection_ends_what_its_api_has_ended_or_does_not_mark():
     for content_type, body in (
         (SSE, HELLO + DONE),
