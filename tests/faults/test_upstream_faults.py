@@ -480,9 +480,16 @@ async def test_a_running_stream_does_not_feel_what_becomes_of_others():
         b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\nConnection: keep-alive\r\n\r\n",
     ],
 )
-@pytest.mark.parametrize(("version", "end"), [("1.1", WHOLE), ("1.0", CLOSED)])
-@pytest.mark.parametrize(("body", "ending"), [(HELLO + DONE, Ending.COMPLETE), (HELLO, Ending.MISSING_TERMINAL)])
-async def test_a_body_without_a_length_is_read_to_the_close(head, version, end, body, ending):
+@pytest.mark.parametrize(
+    ("version", "body", "end", "ending"),
+    [
+        ("1.1", HELLO + DONE, WHOLE, Ending.COMPLETE),
+        ("1.0", HELLO + DONE, CLOSED, Ending.COMPLETE),
+        ("1.1", HELLO, CUT, Ending.MISSING_TERMINAL),
+        ("1.0", HELLO, RESET, Ending.MISSING_TERMINAL),
+    ],
+)
+async def test_a_body_without_a_length_is_read_to_the_close(head, version, body, end, ending):
     sent = b"GET %b HTTP/%b\r\nHost: h\r\n\r\n" % (CHAT.encode(), version.encode())
     async with between(answering(head, body, end="close")) as (up, proxy):
         got = await asked_once(proxy.port, sent)
