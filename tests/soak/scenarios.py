@@ -36,7 +36,7 @@ SWITCH = (
 FRAME = b"\x81\x82\x01\x02\x03\x04" + bytes(a ^ b for a, b in zip(b"hi", b"\x01\x02", strict=True))
 CLOSE_FRAME = b"\x88\x80\x01\x02\x03\x04"
 PIECE = bytes(range(256)) * 256
-LIMIT_S = 1.0
+LIMIT_S = 3.0
 """What the sidecar is given for heads, bodies, answers and readers: scenarios wait for it."""
 WITHIN_S = 15.0
 
