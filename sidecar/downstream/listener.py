@@ -105,11 +105,19 @@ class Handler(web.RequestHandler):
         self.body: StreamReader | None = None  # of the request that runs
 
     def data_received(self, data: bytes) -> None:
-        """Also tell a body that its framing broke: aiohttp queues that error behind the request that waits for it."""
         super().data_received(data)
+        self._tell_body()
+
+    def begin(self, body: StreamReader) -> None:
+        """A request runs; what came before its turn may have broken its body already."""
+        self.body = body
+        self._tell_body()
+
+    def _tell_body(self) -> None:
+        """Tell a body that its framing broke: aiohttp queues that error behind the request that waits for the body."""
         if self.body is not None and not self.body.is_eof():
             queued = getattr(self, "_messages", None)  # where it is no more, the body's timeout ends it
-            if queued and not isinstance(queued[-1][0], RawRequestMessage):
+            if queued and not isinstance(queued[0][0], RawRequestMessage):
                 self.body.set_exception(BadBody())
 
     def handle_error(
@@ -239,7 +247,7 @@ class Listener:
             return await self._relay.handle(request)  # the client has left, and the relay says so in its record
         handler = request.protocol
         assert isinstance(handler, Handler)
-        handler.body = request.content
+        handler.begin(request.content)
         door.request_began(request.content)
         try:
             return await self._relay.handle(request)

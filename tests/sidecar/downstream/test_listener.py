@@ -8,7 +8,7 @@ import pytest
 
 from otel.hop import Ending, Phase, Side
 from otel.settings import UnixPath
-from tests.support.front import SECOND_NS, ask_raw, front, until
+from tests.support.front import SECOND_NS, ask_raw, front, say_ok, until
 from tests.support.script import (
     ask,
     chunk,
@@ -300,3 +300,25 @@ async def test_answers_of_our_own_name_no_server():
             reply = await ask(proxy.port, sent)
             assert reply.status in {417, 501}
             assert reply.field("Server") == []
+
+
+async def test_a_body_that_breaks_before_its_request_has_its_turn_is_told_so():
+    seen = []
+
+    async def answer(request):
+        try:
+            await request.content.read()
+        except Exception as error:
+            seen.append(type(error).__name__)
+        return await say_ok(request)
+
+    async with front(answer) as at:
+        _, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        await until(lambda: at.doors.open_count)
+        (door,) = at.doors._doors
+        door.data_received(b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        door.data_received(b"zz\r\n")
+        await until(lambda: seen)
+        writer.close()
+
+    assert seen == ["BadBody"]
