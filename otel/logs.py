@@ -17,6 +17,11 @@ _OURS: Final = frozenset({"otel", "sidecar", "k8s"})
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
+SILENT: Final = logging.Logger("silent")  # noqa: LOG001  # outside the tree: no configuration makes it speak
+"""For servers of aiohttp, which would write an error with a line of the request for whatever is no HTTP."""
+SILENT.addHandler(logging.NullHandler())
+
+
 class Lines(logging.Formatter):
     """A formatter whose lines can be read by people and split by programs."""
 

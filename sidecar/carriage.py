@@ -45,6 +45,7 @@ from sidecar.identity import IdField
 from sidecar.inspection.rate_limits import limits_of
 from sidecar.live import Live
 from sidecar.question import Question
+from sidecar.recording.beside import BLOCKED_NS
 from sidecar.recording.recorder import SEGMENT_EVENTS
 from sidecar.upstream import Answer, BrokenOff, Cut, Piece, Upstream
 
@@ -53,8 +54,6 @@ log = logging.getLogger(__name__)
 UPGRADE_REQUIRED: Final = 426
 """The one answer whose Upgrade field is not for us (RFC 9110, 15.5.22)."""
 LOST: Final = Stop(Ending.LOST)
-BLOCKED_NS: Final = 5_000_000
-"""Waits for the reader below this are the scheduler's, not the reader's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

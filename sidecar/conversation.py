@@ -12,11 +12,10 @@ from typing import Final, Protocol
 from sidecar.downstream.door import Door
 from sidecar.downstream.tunnel import Cut
 from sidecar.inspection.websocket import CLOSE, FrameWalker, Message
+from sidecar.recording.beside import BLOCKED_NS
 from sidecar.recording.recorder import SEGMENT_EVENTS, Recorder
 from sidecar.upstream import Upgraded
 
-BLOCKED_NS: Final = 5_000_000
-"""Waits for the reader below this are the scheduler's, not the reader's."""
 _BINARY: Final = 0x2
 
 

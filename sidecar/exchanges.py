@@ -23,8 +23,6 @@ from sidecar.lag import Canary
 from sidecar.live import Live
 from sidecar.recording.beside import Beside
 
-__all__ = ["Exchanges", "Live"]
-
 log = logging.getLogger(__name__)
 
 SEGMENT_NS: Final = 1_000_000_000

@@ -14,16 +14,22 @@ from sidecar.failures import Failure, refusal_of
 from sidecar.http1.head import ResponseHead
 from sidecar.identity import IdField
 from sidecar.live import Live
-from sidecar.upstream import READ_BYTES, Answer, Upstream, authority_of, origin_form
+from sidecar.upstream import Answer, Upstream, authority_of, origin_form
 
 EXPECT_S: Final = 0.5
 """A client that waits for 100 sends its body after about a second anyhow; until then the upstream may say it itself."""
+READ_BYTES: Final = 16_384
+"""Most that one read of a body takes."""
 _ENDS_HERE: Final = frozenset({"host", "trailer"})
 """Host is put first; the trailers of a request are not passed on (RFC 9110, 6.5.1), so it must not announce any."""
 
 
 class Question:
-    """One request. has_bad_body: its body broke the rules of its framing."""
+    """One request.
+
+    wants_upgrade: to a WebSocket. offers_upgrade: it would speak another protocol too, which is ignored.
+    has_bad_body: its body broke the rules of its framing.
+    """
 
     __slots__ = (
         "_awaits_continue",
@@ -37,6 +43,8 @@ class Question:
         "_response",
         "_version",
         "has_bad_body",
+        "offers_upgrade",
+        "wants_upgrade",
     )
 
     def __init__(
@@ -60,6 +68,8 @@ class Question:
         self._version = (request.version.major, request.version.minor)
         self._awaits_continue = self._version >= (1, 1) and headers.value_of(fields, "expect") is not None
         self._is_answered = False
+        self.wants_upgrade = headers.is_websocket(request.method, self._version, fields)
+        self.offers_upgrade = "upgrade" in headers.connection_options(fields) and not self.wants_upgrade
         self.has_bad_body = False
 
     def refusal(self) -> Failure | None:
@@ -96,15 +106,6 @@ class Question:
             live.asked_ns = live.body_wait_since_ns = None
             if waiting is not None:
                 waiting.cancel()
-
-    @property
-    def wants_upgrade(self) -> bool:
-        return headers.is_websocket(self._request.method, self._version, self._fields)
-
-    @property
-    def offers_upgrade(self) -> bool:
-        """It would speak another protocol too, which is ignored."""
-        return "upgrade" in headers.connection_options(self._fields) and not self.wants_upgrade
 
     def _passed(self, authority: str) -> list[tuple[str, str]]:
         fields = [field for field in headers.end_to_end(self._fields) if field[0].lower() not in _ENDS_HERE]

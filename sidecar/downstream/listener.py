@@ -7,7 +7,6 @@ HTTP is parsed by aiohttp's protocol without its application: there are no route
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -16,6 +15,7 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
+from otel.logs import SILENT
 from otel.settings import Address
 from sidecar.bounds.deadlines import DRAINED
 from sidecar.downstream.acceptor import Acceptor
@@ -26,11 +26,9 @@ from sidecar.downstream.sockets import port_of
 from sidecar.downstream.tunnel import Dial
 from sidecar.exchanges import Exchanges
 from sidecar.failures import OUR_FAULT
+from sidecar.http1.head import LINE_BYTES, LINES
 from sidecar.tls.contexts import ServerTls
 
-HEAD_LINE_BYTES: Final = 65_536
-"""Longest line of a head: more than nginx or Envoy let through."""
-HEAD_LINES: Final = 256
 REQUEST_BUFFER_BYTES: Final = 32_768
 """Of a request body in front of an upstream that does not take it; twice that is where reading pauses."""
 HANDSHAKE_S: Final = 60.0
@@ -41,10 +39,6 @@ POLL_S: Final = 0.02
 CLOSE_S: Final = 1.0
 """For handlers to end when their connection is closed: drain has waited for those that had something to do."""
 _BAD_HEAD: Final = raw_answer(400, "the head of the request is not valid")
-
-
-_QUIET: Final = logging.Logger("aiohttp.server")  # noqa: LOG001  # outside the tree: no configuration makes it speak
-_QUIET.addHandler(logging.NullHandler())
 
 
 class Carrier(Protocol):
@@ -91,12 +85,12 @@ class Handler(web.RequestHandler):
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            logger=_QUIET,
+            logger=SILENT,
             access_log=None,  # type: ignore[arg-type]  # documented for servers: no access log
             auto_decompress=False,
-            max_line_size=HEAD_LINE_BYTES,
-            max_field_size=HEAD_LINE_BYTES,
-            max_headers=HEAD_LINES,
+            max_line_size=LINE_BYTES,
+            max_field_size=LINE_BYTES,
+            max_headers=LINES,
             read_bufsize=REQUEST_BUFFER_BYTES,
         )
         self._door = door

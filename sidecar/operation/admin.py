@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import logging
 import os
 from typing import Final
 
@@ -19,6 +18,7 @@ from aiohttp import hdrs, web
 
 from otel import settings
 from otel.exposition import CONTENT_TYPE
+from otel.logs import SILENT
 from otel.settings import Address
 from sidecar.operation.account import Account
 
@@ -26,10 +26,6 @@ LOCAL_ONLY: Final = "only for callers on this machine\n"
 CONNECTIONS: Final = 32
 """Open at a time; beyond it the oldest is closed. So nobody in the pod's network can keep a probe out, or use up the
 descriptors that streams need."""
-
-
-_QUIET: Final = logging.Logger("aiohttp.server")  # noqa: LOG001  # what is no HTTP would write an error each time
-_QUIET.addHandler(logging.NullHandler())
 
 
 class Admin:
@@ -84,7 +80,7 @@ class AdminSite:
     """The admin address, while it is open."""
 
     def __init__(self, account: Account) -> None:
-        self._runner = web.AppRunner(Admin(account).app(), access_log=None, logger=_QUIET)
+        self._runner = web.AppRunner(Admin(account).app(), access_log=None, logger=SILENT)
         self._server: asyncio.Server | None = None
 
     @property

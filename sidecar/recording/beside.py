@@ -9,6 +9,8 @@ from typing import Final
 
 from otel.hop import Blocked, Interval, KernelSample
 
+BLOCKED_NS: Final = 5_000_000
+"""Waits for the reader below this are the scheduler's, not the reader's."""
 BLOCKS: Final = 4_096
 """Blocked stretches kept: a reader that is a little slow all the time makes one with every read."""
 

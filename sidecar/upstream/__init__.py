@@ -5,7 +5,7 @@ field order and spelling, trailers, and how it ended.
 """
 
 from sidecar.upstream.answer import Answer, Piece, Upgraded
-from sidecar.upstream.ask import HEAD_LINE_BYTES, HEAD_LINES, READ_BYTES, Upstream
+from sidecar.upstream.ask import Upstream
 from sidecar.upstream.errors import (
     BadAnswer,
     BadRequest,
@@ -21,9 +21,6 @@ from sidecar.upstream.errors import (
 from sidecar.upstream.origin import Origin, authority_of, fields_of, origin_form, origin_of
 
 __all__ = [
-    "HEAD_LINES",
-    "HEAD_LINE_BYTES",
-    "READ_BYTES",
     "Answer",
     "BadAnswer",
     "BadRequest",

@@ -13,19 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from sidecar.headers import Fields, value_of
-from sidecar.http1.head import LINE_BYTES, LINES, Http1Error, ResponseHead, request_head
+from sidecar.http1.head import Http1Error, ResponseHead, request_head
 from sidecar.upstream.answer import Answer
 from sidecar.upstream.connection import UpstreamConnection
 from sidecar.upstream.dial import dial
 from sidecar.upstream.errors import BadRequestHead, BrokenOff, ConnectFailed
 from sidecar.upstream.origin import Origin
 from sidecar.upstream.pool import IDLE_NS, SURE_NS, Pool
-
-READ_BYTES: Final = 16_384
-"""Most that one read of a request's body takes."""
-HEAD_LINE_BYTES: Final = LINE_BYTES
-"""Longest line of a head, up and down."""
-HEAD_LINES: Final = LINES
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SECOND_NS: Final = 1_000_000_000

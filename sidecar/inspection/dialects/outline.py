@@ -21,7 +21,6 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[A-Za-z0-9+.\-]++")
 _SKIPPED: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _OPENING: Final = frozenset(b"{[")
-_COLON: Final = ord(":")
 _QUOTE: Final = ord('"')
 
 
