@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import re
 import socket
 import struct
@@ -157,6 +158,11 @@ class Asked:
         await self.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     def close(self) -> None:
+        # Event loops close a little later than they say: a request that comes in that moment would be reset.
+        if self.wire.is_open and not self.wire.transport.get_write_buffer_size():
+            copy = socket.socket(fileno=os.dup(self.wire.socket.fileno()))  # uvloop's own refuses shutdown()
+            with copy, suppress(OSError):  # the peer has gone by itself
+                copy.shutdown(socket.SHUT_RDWR)
         self.wire.transport.close()
 
     def reset(self) -> None:
