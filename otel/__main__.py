@@ -25,8 +25,10 @@ from aiohttp import web
 from otel.config import FILE_VARIABLE, LISTENERS, OPTIONS, Config, config_of, is_loopback, parser
 from otel.exposition import Series, exposition, single
 from otel.findings import Policy
-from otel.hop import Hop
+from otel.glance import Glance
+from otel.hop import Hop, State
 from otel.judging import Clock, Judge, Rules
+from otel.live import LiveStreams
 from otel.logs import log_to_stderr, where
 from otel.receiver import Receiver, http_runner
 from otel.settings import Address, ConfigError
@@ -66,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if flags["check_config"]:
         print("the configuration can be used")  # noqa: T201
         return _CLEAN
-    log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level, log_format=config.log_format)
     sys.setswitchinterval(SWITCH_S)
     try:
         with _locked(Path(config.data)), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -98,12 +100,14 @@ class Collector:
             start_ns=clock.monotonic_ns(),
         )
         self.judge = Judge(store, rules=rules, settling=settling, clock=clock)
-        self.receiver = Receiver(self._take, token=config.token)
+        self.live = LiveStreams()
+        self.receiver = Receiver(self._take, notice=self._notice, token=config.token)
         self._build = build_info()
         api = QueryApi(
             store,
             self.judge,
-            wall_ns=clock.wall_ns,
+            self.live,
+            clock=clock,
             metrics=self._metrics,
             version=self._build["version"],
             token=config.token,
@@ -164,12 +168,19 @@ class Collector:
         self.judge.arrived(hops)  # before they can be read, or an answer in between would take itself for final
         new_count = await self.store.write(hops, received_ns=self.clock.wall_ns())
         self.judge.arrived(hops)
+        for hop in hops:
+            if hop.state is State.FINAL:
+                self.live.ended(hop.trace_id, hop.span_id)
         return new_count
+
+    def _notice(self, glance: Glance) -> None:
+        self.live.seen(glance, at_ns=self.clock.monotonic_ns())
 
     async def _metrics(self) -> str:
         stats = await self.store.read(self.store.store.stats)
         now_ns = self.clock.monotonic_ns()
-        series = meters(self._build, self.receiver.counters, self.judge, stats, now_ns=now_ns)
+        self.live.expire(now_ns)
+        series = meters(self._build, self.receiver.counters, self.judge, self.live, stats, now_ns=now_ns)
         return exposition([*series, *_store_meters(stats)])
 
 

@@ -1,19 +1,23 @@
 """The attributes of a hop's span: which field each one carries, and how its value is written and checked.
 
 One table for both directions. An attribute is absent exactly when its value is None (`gen_ai.request.stream` also
-when false, as its convention wants), so a span that lost one is refused instead of read with a default. Instants
-are seconds in doubles, which carry every nanosecond of the first 26 days.
+when false, as its convention wants, and what few spans have when there is none of it), so a span that lost one is
+refused instead of read with a default. Instants are seconds in doubles, which carry every nanosecond of the first 26
+days.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 from otel.hop import Ending, Phase, Side, State, TapRole
 from otel.ids import recorded
+from otel.schema import DIMENSION_PREFIX
 
 Scalar = str | bool | int | float | bytes
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -21,6 +25,8 @@ Attributes = Mapping[str, AttributeValue]
 
 _INSTANT_LIMIT_NS: Final = 1 << 51
 """26 days: below, a double of seconds rounds back to the same nanosecond."""
+
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class SpanError(ValueError):
@@ -76,6 +82,12 @@ def _count(value: object) -> int:
     return value
 
 
+def _digest(value: object) -> str:
+    if not _DIGEST.fullmatch(_text(value)):
+        raise _RuleError("is not sha256: and 64 lower-case hex digits")
+    return _text(value)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise _RuleError("is not true or false")
@@ -110,6 +122,8 @@ _IDS: Final = _Codec(lambda ids: ids or None, _ids, absent=())
 _TOKENS: Final = _Codec(lambda tokens: tokens or None, _tokens, absent=())
 _COUNT: Final = _Codec(_as_it_is, _count)
 _COUNT_OR_NONE: Final = _Codec(_as_it_is, _count, absent=None)
+_COUNT_IF_ANY: Final = _Codec(lambda count: count or None, _count, absent=0)
+_SHA256: Final = _Codec(_as_it_is, _digest)
 _FLAG: Final = _Codec(_as_it_is, _flag)
 _FLAG_OR_NONE: Final = _Codec(_as_it_is, _flag, absent=None)
 _ONLY_TRUE: Final = _Codec(lambda flag: flag or None, _flag, absent=False)
@@ -152,6 +166,8 @@ EXCHANGE: Final[Rows] = (
     ("gapline.terminal_rule", "has_terminal_rule", _FLAG),
     ("gapline.error.type", "error_type", _TEXT_OR_NONE),
     ("gapline.error.code", "error_code", _TEXT_OR_NONE),
+    ("gapline.error.detail", "error_detail", _TEXT_OR_NONE),
+    ("gapline.guard.fired", "guard_fired", _TOKENS),
     ("gapline.probe", "is_probe", _FLAG),
     ("gen_ai.response.finish_reasons", "finish_reasons", _TOKENS),
 )
@@ -188,6 +204,12 @@ TRAFFIC: Final[Rows] = (
     ("gapline.wasted_events", "wasted_count", _COUNT),
     ("gapline.unterminated_tail", "has_unterminated_tail", _FLAG),
     ("gapline.bytes_missing", "missing_bytes", _COUNT_OR_NONE),
+    ("gapline.keepalives", "keepalive_count", _COUNT_IF_ANY),
+    ("gapline.bytes_injected", "injected_bytes", _COUNT_IF_ANY),
+)
+DIGESTS: Final[Rows] = (
+    ("gapline.digest.upstream", "upstream", _SHA256),
+    ("gapline.digest.downstream", "downstream", _SHA256),
 )
 END: Final[Rows] = (
     ("gapline.ending", "ending", _choice(Ending)),
@@ -240,6 +262,20 @@ def read(rows: Rows, attributes: Attributes) -> dict[str, Any]:
         else:
             fields[field_name] = codec.absent
     return fields
+
+
+def write_dimensions(dimensions: Iterable[tuple[str, str]]) -> dict[str, AttributeValue]:
+    """One attribute for each dimension. Raises SpanError."""
+    pairs = list(dimensions)
+    if any(before >= after for (before, _), (after, _) in pairwise(pairs)):
+        raise SpanError(f"{DIMENSION_PREFIX}: names are not in order, each once")
+    return {DIMENSION_PREFIX + name: value for name, value in pairs}
+
+
+def read_dimensions(attributes: Attributes) -> tuple[tuple[str, str], ...]:
+    """The dimensions, in order of name. Raises SpanError."""
+    names = sorted(name for name in attributes if name.startswith(DIMENSION_PREFIX))
+    return tuple((name.removeprefix(DIMENSION_PREFIX), value) for name, value in read(texts(names), attributes).items())
 
 
 def shown(value: object, *, chars: int = 60) -> str:

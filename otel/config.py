@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any, Final, cast
 
 from otel import settings
+from otel.logs import AUTO, FORMATS
 from otel.settings import REQUIRED, Address, ConfigError, Option
 from otel.store.base import RetentionPolicy
 
@@ -63,6 +64,7 @@ class Config:
     keep_verdicts: float
     max_size: int
     log_level: str
+    log_format: str
 
     @property
     def retention(self) -> RetentionPolicy:
@@ -101,6 +103,7 @@ OPTIONS: Final = (
     Option("keep_verdicts", settings.seconds, 90 * _DAY_S, "keep verdicts this long", "TIME"),
     Option("max_size", settings.size_bytes, 10 << 30, "size of the store past which all three times shrink", "SIZE"),
     Option("log_level", _LEVELS, "info", "least level that is logged", "LEVEL"),
+    Option("log_format", settings.choice(*FORMATS), AUTO, "auto: text on a terminal, else json", "FORM"),
 )  # fmt: skip
 LISTENERS: Final = ("grpc", "http", "query")
 

@@ -226,6 +226,8 @@ class Traffic:
     comment_count and dataless_count are SSE blocks that dispatch no event and get no sequence number;
     wasted_count are events that still arrived after the client had left. missing_bytes: what the upstream had
     announced (Content-Length) and did not send; None where it announced nothing, or sent all.
+    injected_bytes: those of bytes_out that the sidecar itself put into the body: its keepalive comments, which
+    keepalive_count counts, and an error event of its own.
     """
 
     request_bytes: int = 0
@@ -237,6 +239,8 @@ class Traffic:
     wasted_count: int = 0
     has_unterminated_tail: bool = False
     missing_bytes: int | None = None
+    keepalive_count: int = 0
+    injected_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +252,13 @@ class Exchange:
     model: as the request names it, else as the answer does, whose own word is response_model.
     request_is_stream: the request asked for a stream, None where it did not say. prompt_bucket: the size of the
     prompt, coarsely (`<16K`). is_stream: the response was a stream of events. error_type and error_code are tokens,
-    never text.
+    never text. error_detail: what the error said, masked: of its words only those that errors are told in.
     has_terminal_rule: the dialect marks its end in band, so a clean end without the mark is a cut.
+    is_probe: somebody asked only to see whether it answers.
     finish_reasons: why the model stopped, as tokens in the order in which they came, each once.
+    dimensions: who asked, coarsely, as (name, token) in order of name, each name once: what the operator allowed.
+    guard_fired: the limits that were passed and the rules that were broken, as tokens in order, each once, whether or
+    not the guard then ended the stream.
     """
 
     method: str
@@ -267,8 +275,11 @@ class Exchange:
     has_terminal_rule: bool = False
     error_type: str | None = None
     error_code: str | None = None
+    error_detail: str | None = None
     is_probe: bool = False
     finish_reasons: tuple[str, ...] = ()
+    dimensions: tuple[tuple[str, str], ...] = ()
+    guard_fired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +308,17 @@ class RateLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyDigests:
+    """What went in and what came out, as `sha256:` and hex digits: the upstream's body, and the body as written.
+
+    They are equal unless the sidecar put something of its own into the body, or the body was not passed on to its end.
+    """
+
+    upstream: str
+    downstream: str
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """How it ended, by whom, in which phase, and after how long without a byte from upstream.
 
@@ -321,6 +343,7 @@ class Hop:
     aliases: other ids of the same request that this hop saw. segment_index counts the segments cut
     before this record; a segment's stamps begin where the one before it ended, a final hop has all.
     sent: the messages of the reader, where both sides send them (a WebSocket); `timeline` has those towards it.
+    digests: of the answer's body, where they were asked for.
     """
 
     request_id: str
@@ -340,4 +363,5 @@ class Hop:
     sent: Timeline | None = None
     usage: Usage = field(default_factory=Usage)
     limits: RateLimits = field(default_factory=RateLimits)
+    digests: BodyDigests | None = None
     end: End | None = None

@@ -2,6 +2,8 @@
 
 Whatever is acknowledged is durable, whatever is refused for good is counted in the partial success with the first
 reasons, and when the store fails nothing is acknowledged and the sender tries again: sent = stored + rejected.
+Log records tell of streams that run; those of other programs are taken and dropped, as an agent that sends us all it
+has must not be told to stop.
 """
 
 from __future__ import annotations
@@ -14,21 +16,27 @@ import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
+from otel.glance import Glance, GlanceError, is_ours, log_to_glance
 from otel.hop import Hop
 from otel.otlp import OtlpError, decode_request, decode_request_json, encode_error, encode_response
-from otel.span import Span, SpanError, is_ours, span_to_hop
+from otel.otlp_logs import LogRecord, decode_logs, decode_logs_json, encode_logs_response
+from otel.span import Span, SpanError, span_to_hop
+from otel.span import is_ours as is_our_span
 from otel.store.base import StoreError, Unsupported
 
 log = logging.getLogger(__name__)
 
 Write = Callable[[Sequence[Hop]], Awaitable[int]]
 """Keeps hops and returns how many were new, once all are durable. Raises StoreError for now, Unsupported for good."""
+Notice = Callable[[Glance], None]
+"""Takes note of a stream that runs. Never raises."""
 
 BODY_BYTES: Final = 20 << 20
 """What the OpenTelemetry Collector takes, after decompression."""
@@ -42,6 +50,8 @@ INFLATED_STEP_BYTES: Final = 1 << 20
 """Inflated at a time, so that it is accounted for before there is more of it."""
 GZIP_MEMBERS: Final = 1_000
 """Behind each one all of the rest is copied."""
+PORTION_GLANCES: Final = 5_000
+"""Of a request, taken note of at a time: some milliseconds."""
 APART_FROM_BYTES: Final = 16 << 10
 """Decoding this takes about a millisecond; larger bodies are decoded in a thread."""
 RETRY_AFTER_S: Final = 1
@@ -64,7 +74,8 @@ class Counters:
 
     Spans are those of requests that were answered with success, and spans = stored + duplicate + rejected; foreign
     are the rejected ones of other programs. failed_requests: the store could not take them, or too much was in
-    memory. refused_requests: not authorised, too large, or no OTLP.
+    memory. refused_requests: not authorised, too large, or no OTLP. glances, foreign_logs and rejected_logs are log
+    records: those that tell of a stream, those of other programs, and those that mean to tell and cannot be read.
     """
 
     requests: int = 0
@@ -75,14 +86,18 @@ class Counters:
     foreign: int = 0
     failed_requests: int = 0
     refused_requests: int = 0
+    glances: int = 0
+    foreign_logs: int = 0
+    rejected_logs: int = 0
 
 
 class Receiver:
     """What HTTP and gRPC have in common: who may send, and what becomes of a request."""
 
-    def __init__(self, write: Write, *, token: str | None = None) -> None:
+    def __init__(self, write: Write, *, notice: Notice, token: str | None = None) -> None:
         """With a token, senders must present it as `Authorization: Bearer TOKEN`."""
         self._write = write
+        self._notice = notice
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._room = _Room()
         self.counters = Counters()
@@ -117,6 +132,22 @@ class Receiver:
         self.counters.duplicate += total.sent - total.stored - rejected
         self.counters.foreign += total.foreign
         return rejected, _told(total.reasons)
+
+    async def take_logs(self, body: bytes, *, as_json: bool) -> tuple[int, str]:
+        """Take note of what the log records of a request tell: (rejected, why). The caller holds the body.
+
+        Raises OtlpError for a body that is no request.
+        """
+        read = await _apart(len(body), _glances, body, as_json)
+        for first in range(0, len(read.glances), PORTION_GLANCES):
+            for glance in read.glances[first : first + PORTION_GLANCES]:
+                self._notice(glance)
+            await asyncio.sleep(0)
+        rejected = read.reasons.total()
+        self.counters.glances += len(read.glances)
+        self.counters.foreign_logs += read.foreign
+        self.counters.rejected_logs += rejected
+        return rejected, _told(read.reasons)
 
     async def _keep(self, found: _Found, total: _Taken) -> None:
         try:
@@ -205,7 +236,7 @@ def _portion(spans: Iterator[Span]) -> _Found:
             hop = span_to_hop(span)
         except SpanError as error:
             reasons[str(error)] += 1
-            foreign += not is_ours(span)
+            foreign += not is_our_span(span)
             continue
         hops.append(hop)
         events += len(hop.timeline.stamps)
@@ -214,24 +245,58 @@ def _portion(spans: Iterator[Span]) -> _Found:
     return _Found(hops, reasons, foreign)
 
 
+@dataclass(frozen=True, slots=True)
+class _Glances:
+    glances: list[Glance]
+    reasons: Counter[str]
+    foreign: int
+
+
+def _glances(body: bytes, as_json: bool) -> _Glances:  # runs in a thread, by position
+    """The glances among the log records of a request, and the reasons why others that mean to be are none."""
+    records: list[LogRecord] = decode_logs_json(body) if as_json else decode_logs(body)
+    glances: list[Glance] = []
+    reasons: Counter[str] = Counter()
+    for record in filter(is_ours, records):
+        try:
+            glances.append(log_to_glance(record))
+        except GlanceError as error:
+            reasons[str(error)] += 1
+    return _Glances(glances, reasons, len(records) - len(glances) - reasons.total())
+
+
 def _told(reasons: Counter[str]) -> str:
     """The most frequent reasons, each with its count."""
     told = [f"{count} × {reason[:REASON_CHARS]}" for reason, count in reasons.most_common(REASONS)]
     return "; ".join(told) + (f"; {len(reasons) - REASONS} more reasons" if len(reasons) > REASONS else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One kind of what OTLP carries. answer: the body that says how many were refused for good, and why."""
+
+    path: str
+    service: str
+    take: Callable[[Receiver], Callable[..., Awaitable[tuple[int, str]]]]
+    answer: Callable[..., bytes]
+
+
+_SERVICES: Final = "opentelemetry.proto.collector"
+SIGNALS: Final = (
+    Signal("/v1/traces", f"{_SERVICES}.trace.v1.TraceService", lambda receiver: receiver.take, encode_response),
+    Signal("/v1/logs", f"{_SERVICES}.logs.v1.LogsService", lambda receiver: receiver.take_logs, encode_logs_response),
+)
+
+
 def http_runner(receiver: Receiver) -> web.AppRunner:
     """A server of OTLP over HTTP; its owner sets it up, gives it sites and cleans it up."""
-
-    async def traces(request: web.Request) -> web.Response:
-        return await _traces(receiver, request)
-
     app = web.Application()
-    app.router.add_post("/v1/traces", traces)
+    for signal in SIGNALS:
+        app.router.add_post(signal.path, partial(_export, receiver, signal))
     return web.AppRunner(app, auto_decompress=False, access_log=None)
 
 
-async def _traces(receiver: Receiver, request: web.Request) -> web.Response:
+async def _export(receiver: Receiver, signal: Signal, request: web.Request) -> web.Response:
     as_json = request.content_type == _JSON
 
     def answer(status: int, body: bytes, **headers: str) -> web.Response:
@@ -254,7 +319,7 @@ async def _traces(receiver: Receiver, request: web.Request) -> web.Response:
                 body = await _body(request, held)
             if coding != "identity":
                 body = await _apart(len(body), _inflated, body, held)
-            rejected, message = await receiver.take(body, as_json=as_json)
+            rejected, message = await signal.take(receiver)(body, as_json=as_json)
     except TimeoutError:
         receiver.counters.failed_requests += 1
         return refusal(503, f"the body did not come in within {BODY_S:g} s", Retry_After=str(RETRY_AFTER_S))
@@ -264,7 +329,7 @@ async def _traces(receiver: Receiver, request: web.Request) -> web.Response:
         return refusal(400, str(error))
     except TryLaterError as error:
         return refusal(503, str(error), Retry_After=str(RETRY_AFTER_S))
-    return answer(200, encode_response(rejected, message, as_json=as_json))
+    return answer(200, signal.answer(rejected, message, as_json=as_json))
 
 
 class _TooLargeError(Exception):

@@ -1,4 +1,4 @@
-"""OTLP in over gRPC: the same receiver behind `TraceService/Export`. The only file that loads grpcio.
+"""OTLP in over gRPC: the same receiver behind the services of spans and logs. The only file that loads grpcio.
 
 Requests are taken as bytes and decoded by `otel.otlp`, as over HTTP, so both have one codec.
 """
@@ -6,27 +6,39 @@ Requests are taken as bytes and decoded by `otel.otlp`, as over HTTP, so both ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import grpc
 
-from otel.otlp import OtlpError, encode_response
-from otel.receiver import BODY_S, Receiver, TryLaterError
+from otel.otlp import OtlpError
+from otel.receiver import BODY_S, SIGNALS, Receiver, Signal, TryLaterError
 
 MESSAGE_BYTES: Final = 16 << 20
 """grpcio's own limit is 4 MiB, and collectors batch by number of spans; this is what Tempo takes."""
 READ_AT_ONCE: Final = 4
 """Messages that come in at a time; grpcio takes one whole or not at all, and the others wait on the wire."""
 
-_SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
+Export = Callable[[AsyncIterator[bytes], "grpc.aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]]
 
 
 def grpc_server(receiver: Receiver) -> grpc.aio.Server:
     """A server of OTLP over gRPC; its owner adds ports, starts and stops it."""
-    counters = receiver.counters
-
     turns = asyncio.Semaphore(READ_AT_ONCE)
+    options = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.so_reuseport", 0),  # or a second collector on this port would start, and take half of the spans
+    ]
+    server = grpc.aio.server(options=options)
+    for signal in SIGNALS:
+        # on the wire the same as a unary request, but taken as a stream its message waits until we read it
+        handler = grpc.stream_unary_rpc_method_handler(_export(receiver, signal, turns))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(signal.service, {"Export": handler}),))
+    return server
+
+
+def _export(receiver: Receiver, signal: Signal, turns: asyncio.Semaphore) -> Export:
+    counters = receiver.counters
 
     async def export(bodies: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         counters.requests += 1
@@ -40,7 +52,7 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
                 async with turns, asyncio.timeout(BODY_S):
                     body = await anext(bodies, b"")
                     held.add(len(body))
-                rejected, message = await receiver.take(body, as_json=False)
+                rejected, message = await signal.take(receiver)(body, as_json=False)
         except TimeoutError:
             counters.failed_requests += 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the message did not come in within {BODY_S:g} s")
@@ -49,14 +61,6 @@ def grpc_server(receiver: Receiver) -> grpc.aio.Server:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except TryLaterError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        return encode_response(rejected, message, as_json=False)
+        return signal.answer(rejected, message, as_json=False)
 
-    options = [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES),
-        ("grpc.so_reuseport", 0),  # or a second collector on this port would start, and take half of the spans
-    ]
-    server = grpc.aio.server(options=options)
-    # on the wire the same as a unary request, but taken as a stream its message waits until we read it
-    handler = grpc.stream_unary_rpc_method_handler(export)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": handler}),))
-    return server
+    return export

@@ -46,6 +46,9 @@ STALL_EVENT: Final = "gapline.stall"
 CLIENT_LEFT_EVENT: Final = "gapline.client_left"
 VERDICT_SPAN: Final = "stream diagnosis"
 PART_PREFIX: Final = "gapline.timeline.part."
+DIMENSION_PREFIX: Final = "gapline.dimension."
+PREFIXES: Final = (PART_PREFIX, DIMENSION_PREFIX)
+"""Names in the table that stand for all attributes that begin so."""
 
 _S, _T, _N, _V, _R = On.SPAN, On.TIMELINE, On.NOTABLE, On.VERDICT, On.RESOURCE
 
@@ -96,6 +99,9 @@ ATTRIBUTES: Final = (
     Attribute("gapline.terminal_rule", "boolean", "", _S, "the dialect marks its end in band"),
     Attribute("gapline.error.type", "string", "", _S, "type of an error event or failure, a token, never text"),
     Attribute("gapline.error.code", "string", "", _S, "code of an error event, a token, never text"),
+    Attribute("gapline.error.detail", "string", "", _S, "what the error said, of its words only those of errors"),
+    Attribute("gapline.guard.fired", "string[]", "", _S, "limits that passed and rules that were broken, each once"),
+    Attribute("gapline.dimension.", "string", "", _S, "dimension.NAME: a token of who asked, as the operator allowed"),
     Attribute("gapline.ratelimit.requests.limit", "int", "{request}", _S, "rate limit in requests, as the head said"),
     Attribute("gapline.ratelimit.requests.remaining", "int", "{request}", _S, "of it, what is left"),
     Attribute("gapline.ratelimit.requests.reset", "double", "s", _S, "time until it is whole again"),
@@ -115,6 +121,10 @@ ATTRIBUTES: Final = (
     Attribute("gapline.bytes_in", "int", "By", _S, "response body bytes read from upstream"),
     Attribute("gapline.bytes_missing", "int", "By", _S, "of the announced upstream body, what never came"),
     Attribute("gapline.bytes_out", "int", "By", _S, "response body bytes handed downstream"),
+    Attribute("gapline.keepalives", "int", "{comment}", _S, "keepalive comments that the sidecar wrote, where it did"),
+    Attribute("gapline.bytes_injected", "int", "By", _S, "of the bytes handed downstream, the sidecar's own, if any"),
+    Attribute("gapline.digest.upstream", "string", "", _S, "`sha256:` of the body as it came from upstream"),
+    Attribute("gapline.digest.downstream", "string", "", _S, "`sha256:` of the body as it was written downstream"),
     Attribute("gapline.events", "int", "{event}", _S, "dispatched events, each with a sequence number"),
     Attribute("gapline.comments", "int", "{block}", _S, "SSE blocks of comments only: no sequence number"),
     Attribute("gapline.dataless", "int", "{block}", _S, "SSE blocks without data: no event, no sequence number"),

@@ -16,6 +16,7 @@ from typing import Final
 from otel import grain, schema, timeline
 from otel.attributes import (
     ANCHOR,
+    DIGESTS,
     END,
     EXCHANGE,
     HOP,
@@ -33,14 +34,17 @@ from otel.attributes import (
     Scalar,
     SpanError,
     read,
+    read_dimensions,
     shown,
     texts,
     write,
+    write_dimensions,
 )
 from otel.hop import (
     OUTPUT,
     WEBSOCKET,
     Anchor,
+    BodyDigests,
     End,
     Ending,
     EventClass,
@@ -130,10 +134,12 @@ def hop_to_span(hop: Hop) -> Span:
         **write(PLACE, hop.place),
         **write(ANCHOR, hop.anchor),
         **write(EXCHANGE, hop.exchange),
+        **write_dimensions(hop.exchange.dimensions),
         **write(MOMENTS, hop.moments),
         **write(TRAFFIC, hop.traffic),
         **write(USAGE, hop.usage),
         **write(LIMITS, hop.limits),
+        **({} if hop.digests is None else write(DIGESTS, hop.digests)),
         **_summary(hop),
     }
     is_failure = False
@@ -186,11 +192,12 @@ def span_to_hop(span: Span) -> Hop:
         parent_span_id=span.parent_span_id,
         place=Place(**read(PLACE, attributes), resource=resource),
         anchor=Anchor(**read(ANCHOR, attributes)),
-        exchange=Exchange(**read(EXCHANGE, attributes)),
+        exchange=Exchange(**read(EXCHANGE, attributes), dimensions=read_dimensions(attributes)),
         moments=Moments(**read(MOMENTS, attributes)),
         traffic=Traffic(**read(TRAFFIC, attributes)),
         usage=Usage(**read(USAGE, attributes)),
         limits=RateLimits(**read(LIMITS, attributes)),
+        digests=_digests_of(attributes),
         timeline=_the_timeline_of(span),
         sent=_timeline_of(span, schema.SENT_EVENT),
         end=None if is_open else End(**read(END, attributes)),
@@ -228,6 +235,12 @@ def _timeline_event(name: str, kept: Timeline, time_ns: int) -> SpanEvent:
     attributes["gapline.timeline.parts"] = len(packed.parts)
     attributes |= {_part(i): part for i, part in enumerate(packed.parts)}
     return SpanEvent(name, time_ns, attributes)
+
+
+def _digests_of(attributes: Attributes) -> BodyDigests | None:
+    if not any(name in attributes for name, _, _ in DIGESTS):
+        return None
+    return BodyDigests(**read(DIGESTS, attributes))
 
 
 def _the_timeline_of(span: Span) -> Timeline:

@@ -30,7 +30,8 @@ from sidecar.operation.milestones import Drain, tell_ending_at_once, tell_ready
 from sidecar.operation.preflight import file_errors, place_errors
 from sidecar.operation.signals import Signals
 from sidecar.operation.supervisor import supervise
-from sidecar.options import MAX_WORKERS, OPTIONS
+from sidecar.option_values import MAX_WORKERS
+from sidecar.options import OPTIONS
 
 try:
     import uvloop
@@ -43,6 +44,8 @@ log = logging.getLogger("sidecar")
 
 FLUSH_S: Final = 5.0
 """Longest that the end waits for spans to be taken: what Kubernetes grants is 30 s for everything."""
+NEWS_FLUSH_S: Final = 1.0
+"""Of that, for news of streams that run: it is old when they have ended."""
 SWITCH_S: Final = 0.001
 """Between the streams and the threads that build long records and write the spool: at CPython's own 5 ms each turn of
 the event loop may wait so long for them."""
@@ -76,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if flags["check_config"]:
         print("the configuration can be used")  # noqa: T201
         return 0
-    log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level, log_format=config.log_format)
     sys.setswitchinterval(SWITCH_S)
     if post is not None:
         _name_lines(post.birth.number)
@@ -113,6 +116,8 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
         running = [sidecar.canary.run(), sidecar.exchanges.run(), sidecar.records.run(), signals.obey(sidecar.account)]
         if exporter is not None:
             running.append(exporter.run())
+        if sidecar.logs is not None:
+            running.append(sidecar.logs.run())
         tasks = [group.create_task(each) for each in running]
         try:
             if post is not None:
@@ -130,6 +135,8 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
             return _cannot_listen(error)
         finally:
             await sidecar.close()
+            if sidecar.logs is not None:
+                sidecar.logs.close()
             for task in tasks:
                 task.cancel()
     exit_code = 0 if is_clean else 1
@@ -160,6 +167,8 @@ async def _drained(sidecar: Sidecar, exporter: Exporter | None, signals: Signals
         sidecar.exchanges.stop_running(DRAINED)
         return False
     await sidecar.records.wait_empty()
+    if sidecar.logs is not None:
+        await signals.unless_stopped(sidecar.logs.flush(NEWS_FLUSH_S))
     if exporter is None or await signals.unless_stopped(exporter.flush(FLUSH_S)):
         return True
     tell_ending_at_once()

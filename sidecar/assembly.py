@@ -19,7 +19,7 @@ from sidecar.bounds.admission import Admission
 from sidecar.bounds.deadlines import Limits
 from sidecar.bounds.memory import cgroup_limit_bytes
 from sidecar.bounds.overload import Overload
-from sidecar.carriage import Route
+from sidecar.callers import Callers
 from sidecar.clock import Clock
 from sidecar.config import Config
 from sidecar.downstream.bind import Sockets, listeners_of, open_for
@@ -29,13 +29,22 @@ from sidecar.downstream.refusals import RefusedHeads
 from sidecar.downstream.tunnel import dialer
 from sidecar.exchanges import Exchanges, Ticking
 from sidecar.export.exporter import Exporter
+from sidecar.export.log_records import LogRecords
 from sidecar.export.records import Records
 from sidecar.export.spool import Spool
+from sidecar.guard.keepalive import Form, comment
+from sidecar.guard.limits import GuardLimits, Rules
+from sidecar.guard.policy import Keepalives, Mode, Policy
+from sidecar.guarding import Guard
 from sidecar.lag import Canary
 from sidecar.operation.account import OwnAccount
 from sidecar.operation.admin import AdminSite
 from sidecar.operation.metrics import Metrics, Side
 from sidecar.relay import Relay
+from sidecar.route import Route
+from sidecar.telling.dimensions import Dimensions
+from sidecar.telling.observations import Observations
+from sidecar.telling.probe import ProbeRules
 from sidecar.tls.contexts import H2, HTTP_1_1, ServerTls, upstream_context
 from sidecar.upstream import Origin, Upstream, origin_of
 
@@ -51,6 +60,7 @@ class Sidecar:
     exchanges: Exchanges
     records: Records
     canary: Canary
+    logs: LogRecords | None
 
     @property
     def listener(self) -> Listener:
@@ -146,7 +156,13 @@ def build(
     instance = str(uuid.uuid4())
     resource = _resource(config.hop, instance)
     canary = Canary(clock)
-    records = Records(exporter, is_exact=config.exact)
+    observations = Observations(config.semconv)
+    dimensions = Dimensions(config.dimensions, config.client_key)
+    probes = ProbeRules(config.probe_agents, config.probe_paths, config.probe_headers)
+    callers = Callers(probes, dimensions, probe_bytes=config.probe_prompt)
+    records = Records(exporter, is_exact=config.exact, observing=observations, error_text=config.error_text)
+    logs = None if exporter is None else _logs_of(config, clock, resource)
+    policy = policy_of(config)
     connection_limit = config.max_connections or most_connections
     doors = Doors(
         now=clock.monotonic_ns,
@@ -161,6 +177,9 @@ def build(
         limits=_limits(config),
         overload=Overload(_memory_limit_bytes(config)),
         doors=doors if tls is None else _All((doors, tls)),
+        telling=logs,
+        heartbeat_ns=_ns(config.heartbeat),
+        tells_start=config.log_start,
     )
     exchanges.switch_passthrough(is_on=config.passthrough)
     if tls is not None:
@@ -188,11 +207,12 @@ def build(
             exchanges=exchanges,
             admission=admission,
             doors=doors,
+            guard=Guard(policy, hop=config.hop, counts=exchanges.guard_counts),
             clock=clock,
         )
         place = Place(config.hop, role, resource)
         listener = Listener(
-            Relay(route, place=place, instance=instance, event_limit_bytes=config.event_limit),
+            Relay(route, place=place, instance=instance, callers=callers, event_limit_bytes=config.event_limit),
             sockets=own,
             tls=None if is_inner else tls,
             exchanges=exchanges,
@@ -219,6 +239,10 @@ def build(
         sides=tuple(sides),
         tls=tls,
         exporter=exporter,
+        observations=observations,
+        dimensions=dimensions,
+        logs=logs,
+        now=clock.monotonic_ns,
     )
     account = OwnAccount(clock=clock, exchanges=exchanges, series=metrics.series, tls=tls)
     return Sidecar(
@@ -229,6 +253,42 @@ def build(
         exchanges=exchanges,
         records=records,
         canary=canary,
+        logs=logs,
+    )
+
+
+def policy_of(config: Config) -> Policy:
+    """What the configuration asks to be done for readers."""
+    limits = GuardLimits.of_seconds(
+        first_event=config.first_event_timeout, next_event=config.next_event_timeout, content=config.content_timeout
+    )
+    keepalives = None
+    if config.keepalive:
+        keepalives = Keepalives(
+            every_ns=_ns(config.keepalive),
+            comment=comment(config.keepalive_text),
+            form=Form(config.keepalive_form),
+            is_early=config.keepalive_early,
+            on_signed=config.keepalive_signed,
+        )
+    return Policy(
+        rules=Rules(limits, config.guard_rule),
+        mode=Mode(config.guard),
+        is_missing_terminal_error=config.missing_terminal == "error",
+        keepalives=keepalives,
+        signed_headers=frozenset(config.signed_headers),
+        hold_ns=_ns(config.hold_head) or None,
+        has_digests=config.digests,
+    )
+
+
+def _logs_of(config: Config, clock: Clock, resource: tuple[tuple[str, str], ...]) -> LogRecords | None:
+    """What sends news of running streams, None where nobody wants them."""
+    if config.export is None or config.export_logs == "off":
+        return None
+    headers = {"Authorization": f"Bearer {config.export_token}"} if config.export_token else None
+    return LogRecords(
+        config.export, clock=clock, resource=dict(resource), heartbeat_s=config.heartbeat, headers=headers
     )
 
 

@@ -10,26 +10,19 @@ A response that broke off upstream never ends cleanly downstream.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import traceback
-from dataclasses import dataclass
-from http import HTTPStatus
-from pathlib import PurePath
 from typing import Final
 
 from aiohttp import web
 
 from otel.hop import Ending
+from otel.logs import where
 from sidecar import headers
-from sidecar.bounds.admission import Admission, Full
+from sidecar.bounds.admission import Full
 from sidecar.bounds.deadlines import Stop
-from sidecar.clock import Clock
 from sidecar.conversation import carry_messages
+from sidecar.delivery import Delivery, Head
 from sidecar.downstream.door import Door
-from sidecar.downstream.doors import Doors
-from sidecar.downstream.response import Response
-from sidecar.exchanges import Exchanges
 from sidecar.failures import (
     BAD_FRAMING,
     DRAINING,
@@ -40,14 +33,18 @@ from sidecar.failures import (
     Failure,
     detail_of,
     failure_of,
+    refused_early,
+    upstream_said,
 )
+from sidecar.guard.complaint import MISSING_TERMINAL, UPSTREAM_CUT, Complaint
+from sidecar.guard.holding import Decision, Verdict
 from sidecar.identity import IdField
 from sidecar.inspection.rate_limits import limits_of
 from sidecar.live import Live
 from sidecar.question import Question
-from sidecar.recording.beside import BLOCKED_NS
 from sidecar.recording.recorder import SEGMENT_EVENTS
-from sidecar.upstream import Answer, BrokenOff, Cut, Piece, Upstream
+from sidecar.route import Route
+from sidecar.upstream import Answer, BrokenOff, Cut, Piece
 
 log = logging.getLogger(__name__)
 
@@ -56,28 +53,12 @@ UPGRADE_REQUIRED: Final = 426
 LOST: Final = Stop(Ending.LOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """What all exchanges of one listener share: where they go, and under whose eyes.
+class _Early(Exception):  # noqa: N818  # an end, not an error in our code
+    """What was kept back will not be passed on: the reader gets an answer of our own."""
 
-    host: the Host field in place of the request's own; None: as it came. listener: its name, as metrics have it.
-    """
-
-    hop: str
-    listener: str
-    upstream: Upstream
-    host: str | None
-    id_headers: tuple[str, ...]
-    exchanges: Exchanges
-    admission: Admission
-    doors: Doors
-    clock: Clock
-
-
-def _place_of(error: Exception) -> str:
-    """Where it was raised; never what it says, which may quote what passed through."""
-    trace = traceback.extract_tb(error.__traceback__)
-    return f"{PurePath(trace[-1].filename).name}:{trace[-1].lineno}" if trace else ""
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.type)
+        self.failure = failure
 
 
 class Carriage:
@@ -86,13 +67,14 @@ class Carriage:
     __slots__ = (
         "_answer",
         "_clock",
+        "_delivery",
         "_door",
+        "_guarded",
         "_id_field",
         "_is_draining",
         "_live",
         "_question",
         "_request",
-        "_response",
         "_route",
     )
 
@@ -112,9 +94,12 @@ class Carriage:
         self._clock = route.clock
         self._id_field = id_field
         self._answer: Answer | None = None
-        self._response = Response(request)
         self._door: Door | None = None if request.transport is None else route.doors.of(request.transport)
         self._live = live
+        self._delivery = Delivery(request, live, policy=route.guard.policy, now=self._clock.monotonic_ns)
+        self._guarded = live.guarded = route.guard.begin(
+            live.recorder, live.anchor.monotonic_ns, late_ns=route.exchanges.late_ns
+        )
         live.buffered_bytes = self._buffered_bytes
         self._question = Question(
             request,
@@ -122,7 +107,7 @@ class Carriage:
             id_field=id_field,
             host=route.host,
             live=live,
-            response=self._response,
+            response=self._delivery.response,
             now=self._clock.monotonic_ns,
         )
 
@@ -132,9 +117,8 @@ class Carriage:
             try:
                 await self._carry()
             except asyncio.CancelledError:
-                if (failure := self._last_word()) is None:
+                if not await self._had_last_word():
                     raise
-                await self._refuse(failure)
         except asyncio.CancelledError:
             self._abandon()
             raise
@@ -144,7 +128,7 @@ class Carriage:
             self._live.stop_as(LOST)
             self._abandon()
             self._tell_fault(error)
-        return self._response.handed()
+        return self._delivery.response.handed()
 
     async def _carry(self) -> None:
         exchanges = self._route.exchanges
@@ -153,7 +137,7 @@ class Carriage:
         if (refusal := self._question.refusal()) is not None:
             return await self._refuse(refusal)
         if self._question.offers_upgrade:
-            self._response.may_go_on = False  # aiohttp's parser drops what came behind it in the same read
+            self._delivery.response.may_go_on = False  # aiohttp's parser drops what came behind it in the same read
         if exchanges.is_overloaded:
             exchanges.overload_refused_count += 1
             return await self._refuse(OVERLOADED, retry_after_s=self._route.admission.retry_after_s)
@@ -167,6 +151,8 @@ class Carriage:
         return None
 
     async def _exchange(self) -> None:
+        id_field = (self._id_field.name, self._id_field.value)
+        self._delivery.may_begin_early([id_field], lambda: self._guarded.asks_for_stream)
         try:
             self._answer = answer = await self._question.ask(self._route.upstream)
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the reader gets an answer
@@ -182,12 +168,15 @@ class Carriage:
     def _tell_fault(self, error: Exception) -> None:
         """Our own mistake."""
         self._route.exchanges.relay_failure_count += 1
-        log.warning("exchange lost", extra={"error": type(error).__name__, "at": _place_of(error)})
+        log.warning("exchange lost", extra={"error": type(error).__name__, "at": where(error)})
 
     # An answer of our own.
 
-    async def _refuse(self, failure: Failure, *, retry_after_s: int | None = None) -> None:
-        recorder, response, at_ns = self._live.recorder, self._response, self._clock.monotonic_ns()
+    async def _refuse(
+        self, failure: Failure, *, retry_after_s: int | None = None, complaint: Complaint | None = None
+    ) -> None:
+        """complaint: what it says, where the failure alone does not say it all."""
+        recorder, delivery, at_ns = self._live.recorder, self._delivery, self._clock.monotonic_ns()
         if self._live.stopping is not None:
             recorder.stopped(self._live.stopping.ending, at_ns)
         elif failure.ending is not None:
@@ -197,28 +186,36 @@ class Carriage:
         if self._answer is not None:
             self._answer.abort()
         recorder.answered_by_us(status=failure.status, error_type=failure.type)
-        message = f"gapline sidecar of hop {self._route.hop}: {failure.message}"
-        body = json.dumps({"error": {"type": failure.type, "message": message}}).encode()
-        fields = [(self._id_field.name, self._id_field.value), ("Content-Type", "application/json")]
+        complaint = complaint or failure.complaint(self._route.hop)
+        if delivery.is_early:
+            delivery.complain(complaint, self._guarded.dialect)
+            return delivery.cut()
+        fields = [(self._id_field.name, self._id_field.value)]
         if retry_after_s is not None:
             fields.append(("Retry-After", str(retry_after_s)))
-        fields.append(("Content-Length", str(len(body))))
-        response.may_go_on &= failure.ending is not Ending.REJECTED and not self._question.is_body_in_doubt
-        self._begin()
-        response.begin(failure.status, HTTPStatus(failure.status).phrase, fields)
-        if self._request.method != "HEAD":
-            response.write(body)
-        await self._finish()
+        delivery.response.may_go_on &= failure.ending is not Ending.REJECTED and not self._question.is_body_in_doubt
+        delivery.refuse(complaint, self._guarded.dialect, fields, has_body=self._request.method != "HEAD")
+        return await self._finish()
 
-    def _last_word(self) -> Failure | None:
-        """What the reader of an exchange that we end gets; None where it has left, or has something already."""
-        stop, task = self._live.stopping, asyncio.current_task()
-        if stop is None or self._response.is_started or task is None or not self._is_open:
-            return None
-        failure = STOPPED.get(stop.error_type or "")
-        if failure is not None:
+    async def _had_last_word(self) -> bool:
+        """Of an exchange that we end: whether its reader was told why, in an answer of our own or in band. It cannot
+        be when it has left, or has the beginning of something else."""
+        stop, task, delivery = self._live.stopping, asyncio.current_task(), self._delivery
+        if stop is None or task is None or not delivery.is_open:
+            return False
+        complaint = self._guarded.complaint()
+        if not delivery.response.is_started or (delivery.is_early and self._answer is None):
+            if (failure := STOPPED.get(stop.error_type or "")) is None:
+                return False
             task.uncancel()
-        return failure
+            await self._refuse(failure, complaint=complaint)
+            return True
+        if complaint is None or not delivery.complain(complaint, self._guarded.dialect):
+            return False
+        task.uncancel()
+        self._live.recorder.stopped(stop.ending, self._clock.monotonic_ns(), error_type=stop.error_type)
+        self._end_cut()
+        return True
 
     # The answer.
 
@@ -233,15 +230,18 @@ class Carriage:
             is_delimited=answer.is_delimited,
             limits=limits_of(answer.fields),
         )
+        delivery = self._delivery
         if self._route.exchanges.is_overloaded or self._question.is_body_in_doubt:
-            self._response.may_go_on = False
-        self._begin()
-        self._response.begin(answer.status, answer.reason, self._answered(answer))
-        if await self._stream(answer):
-            await self._finish(answer.trailers)
-        else:
-            answer.abort()
-            self._cut()
+            delivery.response.may_go_on = False
+        if not delivery.begin(Head(answer.status, answer.reason, self._answered(answer))):
+            return await self._refuse(upstream_said(answer.status))
+        try:
+            is_whole = await self._stream(answer)
+        except _Early as early:
+            return await self._refuse(early.failure)
+        if is_whole:
+            return await self._finish(answer.trailers)
+        return self._end_cut()
 
     async def _switch(self, answer: Answer) -> None:
         """Both sides go on as a WebSocket, message by message as they come, until one of them ends it."""
@@ -253,14 +253,13 @@ class Carriage:
             live.error_detail = detail_of(error)
             return await self._refuse(failure_of(error))
         recorder.upgraded(answer.answered_at_ns, status=answer.status)
-        self._begin()
         fields = [*self._answered(answer), ("Connection", "Upgrade"), ("Upgrade", "websocket")]
-        self._response.switch(answer.reason, fields)
+        self._delivery.switch(answer.reason, fields)
         await carry_messages(
             self._door,
             upgraded,
             recorder=recorder,
-            response=self._response,
+            response=self._delivery.response,
             now=self._clock.monotonic_ns,
             cut=lambda at_ns: exchanges.cut_long(live, at_ns),
         )
@@ -272,7 +271,7 @@ class Carriage:
         names = {name.lower() for name, _ in fields}
         for name, value in fields:
             if name.lower() in self._route.id_headers:
-                self._live.recorder.alias_seen(value)
+                self._live.recorder.asked.alias_seen(value)
         if self._id_field.name.lower() not in names:
             fields.append((self._id_field.name, self._id_field.value))
         if answer.status == UPGRADE_REQUIRED:
@@ -280,31 +279,47 @@ class Carriage:
             fields += [("Connection", "Upgrade"), *wanted]
         return fields
 
-    def _begin(self) -> None:
-        if self._live.connection is not None:
-            self._live.connection.tune()
-        self._live.begin_response(self._response)
-
     async def _stream(self, answer: Answer) -> bool:
-        """Pass the body on; whether it may look whole."""
+        """Pass the body on; whether it may look whole. Raises _Early where the answer is one of our own instead."""
         recorder = self._live.recorder
         while True:
             try:
                 piece = await answer.read()
             except BrokenOff as error:
-                if answer.upload_error is None:
-                    self._live.error_detail = detail_of(error)
-                    self._upstream_ended(answer, is_clean=False, cut=error.cut)
-                else:  # we broke it off, since the client's request will never be whole
-                    recorder.stopped(Ending.REJECTED, self._clock.monotonic_ns(), error_type=BAD_FRAMING.type)
-                return False
+                return self._broke_off(answer, error)
             if piece is None:
-                self._upstream_ended(answer, is_clean=True)
-                # The end of a connection proves nothing, and as our last chunk it would.
-                return answer.is_delimited or not recorder.lacks_end
+                return self._ended(answer)
             await self._hand_on(answer, piece)
             if recorder.fresh_count >= SEGMENT_EVENTS:
                 self._route.exchanges.cut_long(self._live, piece.at_ns)
+
+    def _broke_off(self, answer: Answer, error: BrokenOff) -> bool:
+        recorder, at_ns = self._live.recorder, self._clock.monotonic_ns()
+        if answer.upload_error is not None:  # we broke it off, since the client's request will never be whole
+            recorder.stopped(Ending.REJECTED, at_ns, error_type=BAD_FRAMING.type)
+            return False
+        self._live.error_detail = detail_of(error)
+        self._upstream_ended(answer, is_clean=False, cut=error.cut)
+        if self._delivery.is_holding:
+            raise _Early(failure_of(error))
+        if self._guarded.is_open_stream and self._route.guard.fired(recorder, UPSTREAM_CUT):
+            self._complain(self._route.guard.complaint(UPSTREAM_CUT, waited_ns=recorder.silence_ns(at_ns)))
+        return False
+
+    def _ended(self, answer: Answer) -> bool:
+        recorder, guard = self._live.recorder, self._route.guard
+        self._upstream_ended(answer, is_clean=True)
+        if self._delivery.is_holding:
+            self._decide(self._delivery.hold_ended())
+        if not recorder.lacks_end:
+            return True
+        if guard.policy.is_missing_terminal_error and guard.fired(recorder, MISSING_TERMINAL):
+            self._complain(guard.complaint(MISSING_TERMINAL))
+            return False
+        return answer.is_delimited  # the end of a connection proves nothing, and as our last chunk it would
+
+    def _complain(self, complaint: Complaint) -> None:
+        self._delivery.complain(complaint, self._guarded.dialect)
 
     def _upstream_ended(self, answer: Answer, *, is_clean: bool, cut: Cut | None = None) -> None:
         at_ns = answer.ended_at_ns or self._clock.monotonic_ns()
@@ -313,65 +328,55 @@ class Carriage:
         )
 
     async def _hand_on(self, answer: Answer, piece: Piece) -> None:
-        live, recorder, response = self._live, self._live.recorder, self._response
+        recorder, delivery = self._live.recorder, self._delivery
+        if delivery.is_holding:
+            recorder.arrived(piece.data, piece.at_ns)
+            self._decide(delivery.hold(piece.data))
+            if not delivery.is_holding:
+                await delivery.until_taken(answer.unread_bytes)
+                delivery.check_open()
+                recorder.taken(self._clock.monotonic_ns(), delivery.response.output_size)
+            return
         try:
-            response.write(piece.data)
-            if live.connection is not None and live.connection.buffered_bytes:
-                await self._until_taken(answer)
-            self._check_open()
+            delivery.write(piece.data)
+            if delivery.has_untaken:
+                await delivery.until_taken(answer.unread_bytes)
+            delivery.check_open()
         except BaseException:
             recorder.arrived(piece.data, piece.at_ns)
             raise
         taken_ns = self._clock.monotonic_ns()
         recorder.arrived(piece.data, piece.at_ns)
-        recorder.taken(taken_ns, response.output_size)
+        recorder.taken(taken_ns, delivery.response.output_size)
 
-    async def _until_taken(self, answer: Answer | None) -> None:
-        recorder, began_ns = self._live.recorder, self._clock.monotonic_ns()
-        recorder.blocked_since_ns = began_ns
-        try:
-            await self._response.drain()
-        finally:
-            recorder.blocked_since_ns = None
-            ended_ns = self._clock.monotonic_ns()
-            if ended_ns - began_ns >= BLOCKED_NS:
-                recorder.blocked(began_ns, ended_ns, None if answer is None else answer.unread_bytes())
-
-    @property
-    def _is_open(self) -> bool:
-        return self._live.connection is not None and self._live.connection.is_open
-
-    def _check_open(self) -> None:
-        """A lost connection makes `drain` return without an error, too, and nothing was taken then."""
-        if self._live.connection is not None and not self._live.connection.is_open:
-            raise ConnectionResetError("the reader left before it had everything")
+    def _decide(self, decision: Decision) -> None:
+        """What becomes of what is kept back. Raises _Early."""
+        if decision.verdict is Verdict.REFUSE:
+            seen = self._live.recorder.seen
+            raise _Early(refused_early(decision.status, None if seen is None else seen.error))
+        if decision.verdict is Verdict.RELEASE:
+            self._delivery.release()
 
     def _buffered_bytes(self) -> int:
         """Bytes of this exchange that wait in our memory."""
         waiting_bytes = 0 if self._answer is None else self._answer.waiting_bytes
-        return waiting_bytes + (self._live.connection.buffered_bytes if self._is_open and self._live.connection else 0)
+        return waiting_bytes + self._delivery.buffered_bytes()
 
     # The end.
 
     async def _finish(self, trailers: headers.Fields = ()) -> None:
-        self._response.end(trailers)
-        if self._live.connection is not None and self._live.connection.buffered_bytes:
-            await self._until_taken(None)
-        self._check_open()
-        self._live.recorder.downstream_ended(self._clock.monotonic_ns(), self._response.output_size)
+        delivery = self._delivery
+        delivery.response.end(trailers)
+        if delivery.has_untaken:
+            await delivery.until_taken()
+        delivery.check_open()
+        self._live.recorder.downstream_ended(self._clock.monotonic_ns(), delivery.response.output_size)
 
-    def _cut(self, *, now: bool = False) -> None:
-        """End the response so that nobody can take it for whole; unless it must be now, after what was written."""
-        connection, response = self._live.connection, self._response
-        response.may_go_on = False
-        if connection is None:
-            return
-        if response.is_started and not response.has_length and not response.is_chunked:
-            connection.reset()  # a body that ends with its connection: an orderly end would be a clean one
-        elif now:
-            connection.abort()
-        else:
-            connection.close()
+    def _end_cut(self) -> None:
+        """The end of an answer that must not look whole."""
+        if self._answer is not None:
+            self._answer.abort()
+        self._delivery.cut()
 
     def _abandon(self) -> None:
         """The reader is gone, or we must end it: nobody may go on working for this exchange."""
@@ -384,7 +389,7 @@ class Carriage:
             recorder.client_left(at_ns, cut=left_by or self._live.left_by)
             for piece in () if answer is None else answer.waiting():
                 recorder.arrived(piece.data, piece.at_ns)
-        self._cut(now=True)
+        self._delivery.cut(now=True)
         if answer is not None:
             answer.abort()
         recorder.upstream_closed(self._clock.monotonic_ns())

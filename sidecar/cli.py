@@ -35,6 +35,7 @@ COMMANDS: Final = (
     Command("why", "otel.view.commands:why", "which hop made the reader of one request wait, and why", ASK),
     Command("timeline", "otel.view.commands:timeline", "the picture of one request: a lane per hop, gaps marked", ASK),
     Command("stalls", "otel.view.commands:stalls", "the requests that waited, when you have no id", ASK),
+    Command("live", "otel.view.live_command:live", "the streams that are open now, the oldest silence first", ASK),
     Command("sidecar", "sidecar.__main__:main", "the proxy beside one server; it stamps every streamed event", RUN),
     Command("collector", "otel.__main__:main", "takes the records of all sidecars and answers questions", RUN),
     Command("demo", "otel.demo.__main__:main", "three hops with a planted stall on this machine, and its verdict", RUN),

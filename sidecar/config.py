@@ -11,7 +11,11 @@ from typing import Any, Final, cast
 
 from otel import settings
 from otel.settings import Address, ConfigError, Endpoint, UnixPath
-from sidecar.options import OPTIONS, Egress
+from sidecar.guard.limits import Rule
+from sidecar.option_values import Egress
+from sidecar.options import OPTIONS
+from sidecar.telling.dimensions import Dimension, client_key
+from sidecar.telling.probe import HeaderRule
 
 PREFIX: Final = "GAPLINE_SIDECAR_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
@@ -64,6 +68,20 @@ class Config:
     request_body_timeout: float
     slow_reader: str
     write_deadline: float
+    guard: str
+    first_event_timeout: float
+    next_event_timeout: float
+    content_timeout: float
+    guard_rule: tuple[Rule, ...]
+    missing_terminal: str
+    keepalive: float
+    keepalive_text: str
+    keepalive_form: str
+    keepalive_early: bool
+    keepalive_signed: bool
+    signed_headers: tuple[str, ...]
+    hold_head: float
+    digests: bool
     max_streams: int
     max_queue: int
     queue_timeout: float
@@ -73,6 +91,18 @@ class Config:
     passthrough: bool
     drain_timeout: float
     stall_after: float
+    log_format: str
+    log_start: bool
+    error_text: str
+    probe_agents: tuple[str, ...]
+    probe_paths: tuple[str, ...]
+    probe_headers: tuple[HeaderRule, ...]
+    probe_prompt: int
+    dimensions: tuple[Dimension, ...]
+    client_key: str | None
+    semconv: str
+    export_logs: str
+    heartbeat: float
     event_limit: int
     clock_offset: float
     loop: str
@@ -117,6 +147,11 @@ def config_of(
     token = values.get("export_token")
     if token is not None and not _BEARER.fullmatch(str(token)):
         errors.append("--export-token: must be 1 to 1000 printable ASCII characters without spaces")  # and is not shown
+    if (key := values.get("client_key")) is not None:
+        try:
+            client_key(str(key))
+        except ValueError as error:
+            errors.append(f"--client-key: {error}")  # neither is this one
     if further is not None:
         errors += further(values)
     if errors:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -17,6 +18,7 @@ from sidecar.bounds import memory
 from sidecar.bounds.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
 from sidecar.bounds.overload import Level, Overload, heaviest
 from sidecar.clock import Clock
+from sidecar.export.log_records import Telling
 from sidecar.export.records import Records
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
@@ -53,7 +55,12 @@ class Exchanges:
         doors: Ticking | None = None,
         used_bytes: Callable[[], int | None] = memory.resident_bytes,
         trim: Callable[[], None] | None = None,
+        telling: Telling | None = None,
+        heartbeat_ns: int = 0,
+        tells_start: bool = False,
     ) -> None:
+        """telling: who is told of what runs; heartbeat_ns: how often of each stream that runs for longer, 0 for never.
+        tells_start: the log has a line of each exchange that begins."""
         self._clock = clock
         self._canary = canary
         self._records = records
@@ -61,12 +68,18 @@ class Exchanges:
         self._used_bytes = used_bytes
         self._trim = trim or memory.trimmer()
         self._trim_due_ns = 0
+        self._telling = telling
+        self._heartbeat_ns = heartbeat_ns
+        self._tells_start = tells_start
+        self._looked_ns: int | None = None
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self.overload = Overload(None) if overload is None else overload
         self.doors = doors
+        self.late_ns = 0  # all looks so far, together
+        self.guard_counts: Counter[tuple[str, str]] = Counter()
         self.stop_counts = dict.fromkeys(STOPS, 0)
         self.look_failure_count = 0
         self.stall_count = 0
@@ -104,6 +117,8 @@ class Exchanges:
         self._idle.clear()
         if self.is_passthrough:
             live.mute()
+        if self._tells_start:
+            self._records.tell_start(live.glance(live.anchor.monotonic_ns), live.about())
 
     def switch_passthrough(self, *, is_on: bool) -> None:
         """The kill switch: look at nothing any more, and at nothing of what runs. Off again, new exchanges are seen."""
@@ -118,7 +133,7 @@ class Exchanges:
         live.is_uploading = False
         at_ns = self._clock.monotonic_ns()
         live.left_queue(at_ns)
-        self._tell_stall_over("stalled stream ended", live, at_ns)
+        self._tell_stall_over(live, at_ns, goes_on=False)
         self._look(live, at_ns)
         if live.is_settled or self.is_draining:
             self._close(live, at_ns)
@@ -152,7 +167,10 @@ class Exchanges:
 
     def look(self, at_ns: int) -> None:
         """One look at all exchanges, at the memory that they take, and at the doors. Never raises."""
-        for look in (self._look_at_all, self._look_at_memory, self._look_at_doors):
+        if self._looked_ns is not None and (late_ns := at_ns - self._looked_ns - TICK_NS) > TICK_NS:
+            self.late_ns += late_ns
+        self._looked_ns = at_ns
+        for look in (self._look_at_all, self._look_at_memory, self._look_at_doors, self._tell_open):
             try:
                 look(at_ns)
             except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
@@ -163,6 +181,7 @@ class Exchanges:
         for live in tuple(self._running):
             self._look(live, at_ns)
             self._hold_to_limits(live, at_ns)
+            self._guard(live, at_ns)
             self._tell_stall(live, at_ns)
         for live in tuple(self._lingering):
             self._look(live, at_ns)
@@ -178,6 +197,20 @@ class Exchanges:
         waits = live.waits(at_ns)
         if waits is not None and live.stopping is None and (stop := due(self._limits, waits, at_ns)) is not None:
             self._stop(live, stop)
+
+    def _guard(self, live: Live, at_ns: int) -> None:
+        """What is asked for its reader: limits of silence, and signs of life."""
+        try:
+            if live.guarded is not None and live.stopping is None:
+                stop = live.guarded.look(live.forwarded_ns, at_ns, late_ns=self.late_ns)
+                if stop is not None:
+                    return self._stop(live, stop)
+            if live.pulse is not None and live.stopping is None:
+                live.pulse(at_ns)
+        except Exception:  # noqa: BLE001  # one that cannot be guarded must not end the looking at all others
+            self.recording_failure_count += 1
+            live.guarded = live.pulse = None
+        return None
 
     def _stop(self, live: Live, stop: Stop) -> None:
         self.stop_counts[stop] += live.stopping is None
@@ -205,7 +238,7 @@ class Exchanges:
         """Report a silence at its onset, and again whenever it has doubled, so that what is known of it is young."""
         progress_ns = live.recorder.progress_ns
         if live.stalled_since_ns not in {None, progress_ns}:
-            self._tell_stall_over("stream goes on", live, progress_ns)
+            self._tell_stall_over(live, progress_ns, goes_on=True)
         if not live.recorder.is_watched or live.queued_since_ns is not None:  # who waits in line waits for us
             return
         if live.stall_since_ns != progress_ns:
@@ -217,15 +250,40 @@ class Exchanges:
         if is_onset:
             live.stalled_since_ns = progress_ns
             self._log(logging.WARNING, "stream stalled", live, at_ns)
+            self._tell("stalled", live, at_ns)
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
 
-    def _tell_stall_over(self, message: str, live: Live, at_ns: int) -> None:
+    def _tell_stall_over(self, live: Live, at_ns: int, *, goes_on: bool) -> None:
         """Of a stall that was told in the log, its end; at_ns: when that was."""
         if live.stalled_since_ns is not None:
             silent_s = round((at_ns - live.stalled_since_ns) / 1e9, 3)
             live.stalled_since_ns = None
+            message = "stream goes on" if goes_on else "stalled stream ended"
             self._log(logging.INFO, message, live, at_ns, silent_s=silent_s)
+            if goes_on:
+                self._tell("resumed", live, at_ns, silent_s=silent_s)
+
+    def _tell_open(self, at_ns: int) -> None:
+        """The heartbeat of every stream that has run for one since its last: each in its own time, so that no look
+        has to tell of all."""
+        if self._telling is None or not self._heartbeat_ns:
+            return
+        due = [live for live in self._running if at_ns - live.told_ns >= self._heartbeat_ns]
+        for live in due:
+            live.is_told, live.told_ns = True, at_ns
+        if due:
+            self._telling.open([live.glance(at_ns) for live in due], self._clock.wall_ns())
+
+    def _tell(self, moment: str, live: Live, at_ns: int, **more: object) -> None:
+        """News of a running exchange for whoever collects them: `stalled`, `resumed` or `closed`. Never raises."""
+        if self._telling is None:
+            return
+        live.is_told = True
+        try:
+            getattr(self._telling, moment)(live.glance(at_ns) | more, self._clock.wall_ns())
+        except Exception:  # noqa: BLE001  # as with the log
+            self.recording_failure_count += 1
 
     def _log(self, level: int, message: str, live: Live, at_ns: int, **more: object) -> None:
         """A line of the log about an exchange that runs. Never raises, as whatever is done for all of them."""
@@ -261,6 +319,8 @@ class Exchanges:
         self.dropped_block_count += live.recorder.dropped_block_count
         if live.evidence is not None:
             self.dropped_sample_count += live.evidence.dropped_count
+        if live.is_told:
+            self._tell("closed", live, at_ns)
         recorder, beside = live.recorder, self._beside(live, at_ns)
         self._records.put(
             lambda: recorder.close(at_ns, beside),

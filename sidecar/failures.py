@@ -13,6 +13,8 @@ from aiohttp import hdrs
 
 from otel.hop import Ending
 from sidecar import headers
+from sidecar.guard.complaint import Complaint
+from sidecar.inspection.events import Reading
 from sidecar.upstream.errors import BadAnswer, BadRequest, BrokenOff, ConnectFailed, ConnectTimeout, TlsFailed
 
 LENGTH_DIGITS: Final = 18
@@ -30,6 +32,10 @@ class Failure:
     type: str
     message: str
     ending: Ending | None = None
+
+    def complaint(self, hop: str) -> Complaint:
+        """What it says to the reader. hop: our name."""
+        return Complaint(self.type, f"gapline sidecar of hop {hop}: {self.message}", self.status)
 
 
 DRAINING: Final = Failure(503, "draining", "shutting down, takes no new requests", Ending.REJECTED)
@@ -65,6 +71,9 @@ STOPPED: Final[Mapping[str, Failure]] = {
     for failure in (
         Failure(408, "request_timeout", "the body of the request did not come in time", Ending.REJECTED),
         Failure(504, "upstream_answer_timeout", "no answer of the upstream in time", Ending.TIMED_OUT_FIRST_EVENT),
+        Failure(504, "first_event_timeout", "no first event in time", Ending.TIMED_OUT_FIRST_EVENT),
+        Failure(504, "next_event_timeout", "no further event in time", Ending.TIMED_OUT_NEXT_EVENT),
+        Failure(504, "content_timeout", "signs of life only, and no event in time", Ending.TIMED_OUT_NEXT_EVENT),
         DRAINING,
         OVERLOADED,
     )
@@ -104,6 +113,22 @@ def detail_of(error: Exception) -> str | None:
         case _:
             return None
     return f"{detail[:1].lower()}{detail[1:_DETAIL_CHARS]}" if detail[1:2].islower() else detail[:_DETAIL_CHARS]
+
+
+def refused_early(status: int | None, error: Reading | None) -> Failure:
+    """An answer that failed before its first event, and was kept back until then.
+
+    status: what it comes to. error: what the upstream said of it, which its reader may know.
+    """
+    said = None if error is None else error.error_text or error.error_detail
+    message = "the upstream's answer failed before its first event" + (f": {said}" if said else "")
+    kind = None if error is None else error.error_type
+    return Failure(status or BROKE_OFF.status, kind or "upstream_error", message)
+
+
+def upstream_said(status: int) -> Failure:
+    """An answer of the upstream that no longer fits, since a head of ours went before it."""
+    return Failure(status, "upstream_status", f"the upstream answered {status}, after its stream was begun for it")
 
 
 def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from otel.hop import Anchor
 from sidecar.bounds.deadlines import Stop, Waits
+from sidecar.guarding import Guarded
 from sidecar.kernel import Connection, Evidence
 from sidecar.recording.recorder import Recorder
 
@@ -34,6 +35,9 @@ class Live:
     listener: the name of the one it came by. upstream: the address to which it goes. error_detail: why there was no
     answer, in words for the log. queued_since_ns: since when it waits for a place; queued_ns: how long it did.
 
+    guarded: its limits. pulse: what is done for its reader as time passes. is_told: somebody was told that it runs,
+    by a heartbeat last at told_ns.
+
     stopping: why we end it ourselves. left_by: how the reader was seen to leave by the kernel alone, `fin` or `reset`.
     stalled_since_ns: since when nothing has come, once that was said in the log.
     """
@@ -48,10 +52,13 @@ class Live:
         "connection",
         "error_detail",
         "evidence",
+        "guarded",
+        "is_told",
         "is_uploading",
         "left_by",
         "linger_until_ns",
         "listener",
+        "pulse",
         "queued_ns",
         "queued_since_ns",
         "recorder",
@@ -61,6 +68,7 @@ class Live:
         "stalled_since_ns",
         "stopping",
         "task",
+        "told_ns",
         "upstream",
         "writer",
     )
@@ -90,6 +98,10 @@ class Live:
         self.body_wait_since_ns: int | None = None
         self.asked_ns: int | None = None
         self.buffered_bytes: Callable[[], int] = self._downstream_bytes
+        self.guarded: Guarded | None = None
+        self.pulse: Callable[[int], None] | None = None
+        self.is_told = False
+        self.told_ns = anchor.monotonic_ns
         self.stopping: Stop | None = None
         self.left_by: str | None = None
         self.stall_since_ns: int | None = None
@@ -121,12 +133,30 @@ class Live:
 
     def about(self) -> dict[str, object]:
         """What its line in the log says beside its record."""
+        failure = None if self.recorder.seen is None else self.recorder.seen.failure
         return {
             "listener": self.listener,
             "upstream": self.upstream,
             "error_detail": self.error_detail,
-            "queued_s": round(self.queued_ns / 1e9, 4),
+            "error_text": None if failure is None else failure.error_text,
+            "queued_ms": round(self.queued_ns / 1e6, 3),
         }
+
+    def glance(self, now_ns: int) -> dict[str, object]:
+        """What there is to say of it while it runs."""
+        return {
+            "listener": self.listener,
+            **self.recorder.glance(now_ns),
+            "age_s": round((now_ns - self.anchor.monotonic_ns) / 1e9, 3),
+            "is_stalled": self.stalled_since_ns is not None,
+        }
+
+    @property
+    def forwarded_ns(self) -> int | None:
+        """When the upstream had the last of the request so far; None while it is not owed an answer."""
+        if self.asked_ns is None:
+            return self.recorder.answer_since_ns
+        return None if self.body_wait_since_ns is not None else self.asked_ns
 
     def mute(self) -> None:
         """Look at it no longer; its bytes go on, and its limits hold."""

@@ -5,106 +5,45 @@ Flags, `GAPLINE_SIDECAR_*` variables and keys of a TOML file follow from it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from otel import settings
-from otel.settings import REQUIRED, UNIX, Address, Endpoint, Option
-from sidecar.headers import HOP_BY_HOP
+from otel.logs import AUTO, FORMATS
+from otel.settings import REQUIRED, Address, Option
+from sidecar.guard.holding import LIMIT_BYTES as HELD_BYTES
+from sidecar.guard.keepalive import Form
+from sidecar.guard.limits import rule
+from sidecar.guard.policy import Mode
 from sidecar.inspection.splitter import LIMIT_BYTES
+from sidecar.option_values import (
+    egress,
+    field_name,
+    id_headers,
+    keepalive_text,
+    listeners,
+    memory_limit,
+    optional,
+    positive_seconds,
+    signed_seconds,
+    upstream_url,
+    worker_count,
+)
+from sidecar.telling import probe
+from sidecar.telling.accesslog import ERROR_TEXTS, MASKED
+from sidecar.telling.dimensions import dimension
+from sidecar.telling.genai import SEMCONV
 
-MAX_WORKERS: Final = 64
-"""More processes than that in one sidecar is a mistyped number."""
-
-LEAST_MEMORY_BYTES: Final = 16 << 20
-"""Python alone takes more: below it everything would be refused, always."""
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_COUNT: Final = re.compile(r"[0-9]{1,4}")
-_NO_IDS: Final = HOP_BY_HOP | {"authorization", "content-length", "cookie", "host", "set-cookie", "trailer"}
-"""Fields that are another hop's next time, or hold what nobody may record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Egress:
-    """What the service calls through us: the name of the far side, where we listen for it, and its URL."""
-
-    name: str
-    endpoint: Endpoint
-    url: str
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.endpoint}={self.url}"
-
-
-def optional(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """The same parser, with `off` and `none` for nothing."""
-
-    def parse_or_none(value: str) -> object:
-        return None if value.lower() in {"off", "none", ""} else parse(value)
-
-    return parse_or_none
-
-
-def positive_seconds(value: str) -> float:
-    if (seconds := settings.seconds(value)) <= 0:
-        raise ValueError("must be more than 0 seconds")
-    return seconds
-
-
-def signed_seconds(value: str) -> float:
-    return -settings.seconds(value[1:]) if value.startswith("-") else settings.seconds(value.removeprefix("+"))
-
-
-def id_header(value: str) -> str:
-    if not _TOKEN.fullmatch(value) or value.lower() in _NO_IDS:
-        raise ValueError("must be the name of an end-to-end header field")
-    return value.lower()
-
-
-def id_headers(value: str) -> tuple[str, ...]:
-    if not (names := settings.items(id_header)(value)):
-        raise ValueError("must name at least one header field")
-    return cast("tuple[str, ...]", names)
-
-
-def listeners(value: str) -> object:
-    if not (endpoints := settings.items(settings.endpoint)(value)):
-        raise ValueError("must be at least one HOST:PORT or unix:/PATH")
-    return endpoints
-
-
-def upstream_url(value: str) -> str:
-    if value.startswith(UNIX):
-        return str(settings.unix_path(value))
-    if not value.lower().startswith(("http://", "https://")):
-        raise ValueError(f"must be http://HOST[:PORT][/PATH], https://… or {UNIX}/PATH")
-    return settings.http_url(value)
-
-
-def egress(value: str) -> Egress:
-    parts = value.split("=", 2)
-    if len(parts) != 3:
-        raise ValueError("must be NAME=HOST:PORT=URL")
-    return Egress(settings.name(parts[0]), settings.endpoint(parts[1]), upstream_url(parts[2]))
-
-
-def memory_limit(value: str) -> object:
-    limit_bytes = value if value == "auto" else optional(settings.size_bytes)(value)
-    if isinstance(limit_bytes, int) and limit_bytes < LEAST_MEMORY_BYTES:
-        raise ValueError(f"must be auto, off or at least {LEAST_MEMORY_BYTES >> 20}M")
-    return limit_bytes
-
-
-def worker_count(value: str) -> int:
-    if value == "auto":
-        return 0
-    if not _COUNT.fullmatch(value) or not 1 <= int(value) <= MAX_WORKERS:
-        raise ValueError(f"must be auto or a number from 1 to {MAX_WORKERS}")
-    return int(value)
-
+SIGNED: Final = (
+    "signature",
+    "signature-input",
+    "content-digest",
+    "repr-digest",
+    "digest",
+    "content-md5",
+    "x-signature",
+    "x-body-signature",
+)
+"""Fields of answers whose bytes somebody checks: RFC 9421, RFC 9530, their forerunners, and usual names."""
 
 OPTIONS: Final = (
     Option(
@@ -221,6 +160,82 @@ OPTIONS: Final = (
         "how long a reader may take nothing, where --slow-reader is end",
         "TIME",
     ),
+    Option(
+        "guard",
+        settings.choice(*(mode.value for mode in Mode)),
+        Mode.OBSERVE.value,
+        "observe: tell which streams the limits below would have ended; enforce: end them with an error",
+        "MODE",
+    ),
+    Option(
+        "first_event_timeout",
+        settings.seconds,
+        300.0,
+        "longest that a streamed answer of a model may take to its first event; comments renew it; 0: no limit",
+        "TIME",
+    ),
+    Option("next_event_timeout", settings.seconds, 90.0, "longest silence in one after that; 0: no limit", "TIME"),
+    Option(
+        "content_timeout",
+        settings.seconds,
+        0.0,
+        "longest time in one without an event, be there comments and pings or not; 0: no limit",
+        "TIME",
+    ),
+    Option(
+        "guard_rule",
+        settings.items(rule),
+        (),
+        "other limits for some, as path=/v1/messages;model=claude-*;first=600s;next=2m; may be repeated",
+        "RULE",
+        is_list=True,
+    ),
+    Option(
+        "missing_terminal",
+        settings.choice("pass", "error"),
+        "pass",
+        "an orderly end without the event that marks it; error: with --guard enforce it becomes an error",
+        "WHAT",
+    ),
+    Option(
+        "keepalive",
+        settings.seconds,
+        0.0,
+        "put a comment into streams of events that are silent for so long, 0.1 s at least; 0: never",
+        "TIME",
+    ),
+    Option("keepalive_text", keepalive_text, "keepalive", "what that comment says", "TEXT"),
+    Option(
+        "keepalive_form",
+        settings.choice(*(form.value for form in Form)),
+        Form.AUTO.value,
+        "block: with a blank line behind it; line: without; auto: what no known reader stumbles over",
+        "FORM",
+    ),
+    Option(
+        "keepalive_early",
+        settings.switch,
+        False,
+        "send comments also before the upstream has answered, behind a 200 of our own",
+    ),
+    Option("keepalive_signed", settings.switch, False, "send comments also into streams that are signed"),
+    Option(
+        "signed_headers",
+        settings.items(field_name),
+        SIGNED,
+        "fields of an answer that say that its bytes are signed",
+        "NAMES",
+        is_list=True,
+    ),
+    Option(
+        "hold_head",
+        settings.seconds,
+        0.0,
+        f"keep the head of a stream back until its first event, for so long or {HELD_BYTES >> 10} KiB at most, so that "
+        "an early error keeps its status; 0: never",
+        "TIME",
+    ),
+    Option("digests", settings.switch, False, "sum the bytes of each body as it came and as it was passed on, SHA-256"),
     Option("max_streams", settings.count, 0, "most exchanges that run at a time, further ones queue; 0: no limit", "N"),
     Option("max_queue", settings.count, 1024, "most exchanges that queue; further ones get 503 and Retry-After", "N"),
     Option("queue_timeout", positive_seconds, 10.0, "longest time in that queue; after it 503", "TIME"),
@@ -240,6 +255,71 @@ OPTIONS: Final = (
     ),
     Option("drain_timeout", settings.seconds, 30.0, "time that running streams have to finish after SIGTERM", "TIME"),
     Option("stall_after", positive_seconds, 2.0, "silence from which a running stream is reported as stalled", "TIME"),
+    Option("log_format", settings.choice(*FORMATS), AUTO, "auto: text on a terminal, else json", "FORM"),
+    Option("log_start", settings.switch, False, "log a line also when an exchange begins"),
+    Option(
+        "error_text",
+        settings.choice(*ERROR_TEXTS),
+        MASKED,
+        "what the log says of an upstream's error: its technical words, all of it, or nothing",
+        "WHAT",
+    ),
+    Option(
+        "probe_agents",
+        settings.items(probe.agent),
+        probe.AGENTS,
+        "requests whose user agent has such a word are labelled as probes",
+        "WORDS",
+        is_list=True,
+    ),
+    Option(
+        "probe_paths", settings.items(probe.path), probe.PATHS, "and GET requests of these paths", "PATHS", is_list=True
+    ),
+    Option(
+        "probe_headers",
+        settings.items(probe.header),
+        probe.HEADERS,
+        "and requests with such a field",
+        "NAME[=VALUE]",
+        is_list=True,
+    ),
+    Option("probe_prompt", settings.size_bytes, 0, "and requests with a prompt of at most this size; 0: none", "SIZE"),
+    Option(
+        "dimensions",
+        settings.items(dimension),
+        (),
+        "slice streams by what these fields of a request say, as tenant=x-tenant-id; may be repeated",
+        "NAME=HEADER",
+        is_list=True,
+    ),
+    Option(
+        "client_key",
+        str.strip,
+        None,
+        "record a hash of the client under this secret; better set by its variable",
+        "SECRET",
+    ),
+    Option(
+        "semconv",
+        settings.choice(*SEMCONV),
+        "server",
+        "metrics also by the names of OpenTelemetry's GenAI conventions",
+        "NAMES",
+    ),
+    Option(
+        "export_logs",
+        settings.choice("on", "off"),
+        "on",
+        "send news of streams that stall to the same endpoint, as OTLP log records",
+        "WHAT",
+    ),
+    Option(
+        "heartbeat",
+        settings.seconds,
+        10.0,
+        "and so often news of each stream that runs for longer; 0: never",
+        "TIME",
+    ),
     Option(
         "event_limit",
         settings.size_bytes,

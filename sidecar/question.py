@@ -134,8 +134,7 @@ class Question:
                 self._awaits_continue = False  # RFC 9110, 10.1.1: it did not wait
                 yield data
                 live.asked_ns = None if live.asked_ns is None else self._now()
-                recorder.request_passed(len(data))
-                recorder.request_arrived(data)
+                recorder.asked.passed(data)
         except Exception:
             self.has_bad_body = True
             raise

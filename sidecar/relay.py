@@ -10,23 +10,36 @@ from aiohttp import web
 from otel.hop import Anchor, Place
 from otel.settings import Address, UnixPath
 from sidecar import headers
-from sidecar.carriage import Carriage, Route
+from sidecar.callers import Callers
+from sidecar.carriage import Carriage
 from sidecar.identity import id_field_of, identity_of
 from sidecar.kernel import Connection
 from sidecar.live import Live
+from sidecar.recording.asked import Asked
 from sidecar.recording.recorder import Recorder
+from sidecar.route import Route
 from sidecar.upstream import fields_of, origin_form
 
 
 class Relay:
     """One way from a listener to an upstream.
 
-    instance: of this process, so that no two records have one id. is_draining: it takes nothing new.
+    instance: of this process, so that no two records have one id. callers: who asks. is_draining: it takes nothing
+    new.
     """
 
-    __slots__ = ("_event_limit_bytes", "_instance", "_numbers", "_place", "_upstream_address", "is_draining", "route")
+    __slots__ = (
+        "_callers",
+        "_event_limit_bytes",
+        "_instance",
+        "_numbers",
+        "_place",
+        "_upstream_address",
+        "is_draining",
+        "route",
+    )
 
-    def __init__(self, route: Route, *, place: Place, instance: str, event_limit_bytes: int) -> None:
+    def __init__(self, route: Route, *, place: Place, instance: str, callers: Callers, event_limit_bytes: int) -> None:
         self.route = route
         origin = route.upstream.origin
         self._upstream_address = str(
@@ -34,6 +47,7 @@ class Relay:
         )
         self._place = place
         self._instance = instance
+        self._callers = callers
         self._event_limit_bytes = event_limit_bytes
         self._numbers = count()
         self.is_draining = False
@@ -62,13 +76,19 @@ class Relay:
     def _recorder(self, request: web.Request, anchor: Anchor, fields: headers.Fields, *, made_id: str) -> Recorder:
         place = self._place
         unique = (place.hop, place.role, self._instance, anchor.monotonic_ns, next(self._numbers))
-        return Recorder(
+        path = origin_form(request.raw_path)
+        asked = Asked(
             identity_of(fields, self.route.id_headers, made_id=made_id, unique=unique),
-            place=place,
-            anchor=anchor,
             method=request.method,
-            path=origin_form(request.raw_path),
-            event_limit_bytes=self._event_limit_bytes,
-            request_content_type=headers.value_of(fields, "content-type"),
-            request_content_encoding=headers.value_of(fields, "content-encoding"),
+            path=path,
+            content_type=headers.value_of(fields, "content-type"),
+            content_encoding=headers.value_of(fields, "content-encoding"),
+            caller=self._callers.of(request.method, path, fields, _address_of(request)),
         )
+        return Recorder(asked, place=place, anchor=anchor, event_limit_bytes=self._event_limit_bytes)
+
+
+def _address_of(request: web.Request) -> str | None:
+    """The client's, without its port; on a unix socket it has none."""
+    name = None if request.transport is None else request.transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) else None

@@ -14,12 +14,13 @@ from aiohttp import web
 
 from otel import exposition
 from otel.instants import rfc3339
-from otel.judging import Judge
+from otel.judging import Clock, Judge
+from otel.live import LiveStreams, OpenStream
 from otel.query import timeline_answer
 from otel.store.base import StoreError, Unsupported, VerdictRow
 from otel.store.threads import AsyncStore
 from otel.view import openapi
-from otel.view.parameters import ParameterError, no_parameters, request_id, stall_query, write_cursor
+from otel.view.parameters import ParameterError, live_query, no_parameters, request_id, stall_query, write_cursor
 
 NO_TOKEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Kubelets send no token, and these say no more than yes or no."""
@@ -44,8 +45,9 @@ class QueryApi:
         self,
         store: AsyncStore,
         judge: Judge,
+        live: LiveStreams,
         *,
-        wall_ns: Callable[[], int],
+        clock: Clock,
         metrics: Callable[[], Awaitable[str]],
         version: str,
         token: str | None = None,
@@ -53,7 +55,8 @@ class QueryApi:
     ) -> None:
         self._store = store
         self._judge = judge
-        self._wall_ns = wall_ns
+        self._live = live
+        self._clock = clock
         self._metrics = metrics
         self._document = orjson.dumps(openapi.document(version=version))
         self._authorization = None if token is None else f"Bearer {token}".encode()
@@ -65,6 +68,7 @@ class QueryApi:
             "/v1/requests/{id:[^/]+}/verdict": self.verdict,
             "/v1/requests/{id:[^/]+}/timeline": self.timeline,
             "/v1/stalls": self.stalls,
+            openapi.LIVE_PATH: self.live,
             "/v1/openapi.json": self.openapi,
             "/healthz": self.healthz,
             "/readyz": self.readyz,
@@ -93,7 +97,7 @@ class QueryApi:
         return _json(body)
 
     async def stalls(self, request: web.Request) -> web.Response:
-        now_ns = self._wall_ns()
+        now_ns = self._clock.wall_ns()
         query = stall_query(_parameters(request), now_ns=now_ns)
         rows = await self._store.read(self._store.store.stalls, replace(query, limit=query.limit + 1))
         page = rows[: query.limit]
@@ -107,6 +111,18 @@ class QueryApi:
             asked = {**request.query, "before": write_cursor(page[-1].cursor)}
             response.headers["Link"] = f'<{request.path}?{urlencode(asked)}>; rel="next"'
         return response
+
+    async def live(self, request: web.Request) -> web.Response:
+        query = live_query(_parameters(request))
+        streams = self._live.open_streams(self._clock.monotonic_ns())
+        asked = [each for each in streams if query.takes(each)]
+        answer = {
+            "as_of": rfc3339(self._clock.wall_ns()),
+            "streams": [_open_stream(each) for each in asked[: query.limit]],
+            "open": len(streams),
+            "has_more": len(asked) > query.limit,
+        }
+        return _json(orjson.dumps(answer))
 
     async def openapi(self, _: web.Request) -> web.Response:
         return _json(self._document)
@@ -190,6 +206,26 @@ def _stall(row: VerdictRow) -> dict[str, object]:
         "confidence": row.confidence,
         "open": row.is_open,
         "sentence": row.sentence,
+    }
+
+
+def _open_stream(stream: OpenStream) -> dict[str, object]:
+    glance = stream.glance
+    return {
+        "request_id": glance.request_id,
+        "trace_id": glance.trace_id,
+        "hop": glance.hop,
+        "listener": glance.listener,
+        "model": glance.model,
+        "status": glance.status,
+        "phase": glance.phase,
+        "age_s": round(stream.age_s, 3),
+        "silent_s": round(stream.silent_s, 3),
+        "told_s": round(stream.told_s, 3),
+        "events": glance.events,
+        "is_blocked": glance.is_blocked,
+        "is_stalled": glance.is_stalled,
+        "is_probe": glance.is_probe,
     }
 
 

@@ -27,6 +27,11 @@ class Keys:
         self._read: set[str] = set()
         self._inner: list[Keys] = []
 
+    @property
+    def given(self) -> Mapping[str, object]:
+        """The object as it came."""
+        return self._value
+
     def _get(self, key: str) -> object:
         self._read.add(key)
         if key not in self._value:
@@ -80,7 +85,11 @@ class Keys:
 
     def later_text(self, key: str) -> str | None:
         """A text that answers of an older collector do not have."""
-        return self.maybe_text(key) if key in self._value else None
+        return self.maybe_text(key) if self.has(key) else None
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there, for those that not everybody answers with."""
+        return key in self._value
 
     def instant(self, key: str) -> str:
         value = self.text(key)

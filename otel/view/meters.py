@@ -6,16 +6,21 @@ from collections.abc import Mapping
 
 from otel.exposition import Series, series, single
 from otel.judging import Judge
+from otel.live import LiveStreams
 from otel.receiver import Counters
 from otel.store.base import SECOND_NS, Stats
 
 _P = "gapline_collector_"
 
 
-def meters(build: Mapping[str, str], received: Counters, judge: Judge, stats: Stats, *, now_ns: int) -> list[Series]:
+def meters(
+    build: Mapping[str, str], received: Counters, judge: Judge, live: LiveStreams, stats: Stats, *, now_ns: int
+) -> list[Series]:
     """All series. build: labels of the build-info series; now_ns: monotonic."""
     spans = {"stored": received.stored, "duplicate": received.duplicate, "rejected": received.rejected}
     refused = {"failed": received.failed_requests, "refused": received.refused_requests}
+    logs = {"taken": received.glances, "rejected": received.rejected_logs, "foreign": received.foreign_logs}
+    missing = {"no_room": live.overflow_count, "expired": live.expired_count}
     verdicts = sorted(judge.verdicts.items())
     size = {"used": stats.used_bytes, "file": stats.file_bytes, "wal": stats.wal_bytes}
     lag_s = judge.settling.late_by(now_ns) / SECOND_NS
@@ -35,6 +40,20 @@ def meters(build: Mapping[str, str], received: Counters, judge: Judge, stats: St
             [({"result": name}, value) for name, value in spans.items()],
         ),
         single(_P + "spans_foreign_total", "counter", "Rejected spans of other programs.", received.foreign),
+        series(
+            _P + "log_records_total",
+            "counter",
+            "Log records: taken tell of a stream that runs, foreign are of other programs and dropped.",
+            [({"result": name}, value) for name, value in logs.items()],
+        ),
+        single(_P + "live_streams", "gauge", "Open streams that sidecars told of and did not close.", len(live)),
+        series(
+            _P + "live_missing_total",
+            "counter",
+            "Open streams that are not listed: for want of room, or because their sidecar is not heard of any more.",
+            [({"reason": name}, value) for name, value in missing.items()],
+        ),
+        single(_P + "live_late_total", "counter", "Log records that told less than was known.", live.late_count),
         series(
             _P + "verdicts_total",
             "counter",

@@ -18,6 +18,7 @@ LIMIT_MAX: Final = 1_000
 """Rows of one page of stalls; an answer stays under a megabyte."""
 ID_CHARS: Final = 4_096
 """Longest id in a path. Longer ones than otel.ids records are looked up by their digest."""
+LIVE_PATH: Final = "/api/live"
 WAITS: Final = ("gap", "first_event", "end")
 
 _SECONDS: Final = "seconds, or a time such as 250ms, 15m or 7d"
@@ -62,6 +63,13 @@ def _paths() -> Schema:
         ),
         _parameter("before", "a place in the list, as the Link header (rel=next) of an answer before gives it"),
     ]
+    live = [
+        _parameter("stalled", "true: only streams that their sidecar calls stalled", _enum(("true", "false"))),
+        _parameter("min_silence", f"only streams that have been silent for at least this: {_SECONDS}"),
+        _parameter(
+            "limit", "at most so many", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_MAX}
+        ),
+    ]
     return {
         "/v1/requests/{id}/verdict": _get(
             "verdict", "Who made the reader of this request wait", "Verdict", parameters=[request_id], errors=(400, 404)
@@ -75,6 +83,9 @@ def _paths() -> Schema:
         ),
         "/v1/stalls": _get(
             "stalls", "Requests that waited or broke off, newest first", "Stalls", parameters=stalls, errors=(400,)
+        ),
+        LIVE_PATH: _get(
+            "live", "The streams that are open now, the oldest silence first", "Live", parameters=live, errors=(400,)
         ),
         "/v1/openapi.json": _get("openapi", "This document", None),
         "/healthz": _get("healthz", "The process runs", None, is_open=True),
@@ -274,6 +285,14 @@ def _schemas() -> Schema:
             stalls=_list(_ref("Stall"), "newest first"),
             has_more=_flag("older ones match too"),
         ),
+        "Live": _object(
+            "The streams that are open now, as far as their sidecars told of them: the stalled and the long ones.",
+            as_of=_text("time of the answer", **when),
+            streams=_list(_ref("OpenStream"), "the oldest silence first"),
+            open=_whole("how many are open in all, asked for or not"),
+            has_more=_flag("more match than the limit allows"),
+        ),
+        "OpenStream": _open_stream(ids),
         "Stall": _object(
             "One request that waited or broke off.",
             **ids,
@@ -283,6 +302,25 @@ def _schemas() -> Schema:
             **named,
         ),
     }
+
+
+def _open_stream(ids: Schema) -> Schema:
+    return _object(
+        "One hop of a request that is running.",
+        **ids,
+        hop=_text("name"),
+        listener=_maybe(_text("by which of the hop's listeners it came in")),
+        model=_maybe(_text("as the request names it, else as the answer does")),
+        status=_maybe(_whole("HTTP status")),
+        phase=_text("how far it has come"),
+        age_s=_number("since its request head"),
+        silent_s=_number("since it last went on: at told_s ago, or until now where it is stalled"),
+        told_s=_number("since its sidecar last told of it"),
+        events=_whole("events so far, when it was told of"),
+        is_blocked=_flag("its reader takes nothing"),
+        is_stalled=_flag("it has fallen silent, and nobody has told that it goes on"),
+        is_probe=_flag("probe traffic"),
+    )
 
 
 def _stamp() -> Schema:

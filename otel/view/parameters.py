@@ -6,6 +6,7 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
@@ -13,6 +14,7 @@ import orjson
 
 from otel import settings
 from otel.findings import Cause
+from otel.live import OpenStream
 from otel.store.base import SECOND_NS, Cursor, StallQuery
 from otel.view.openapi import ID_CHARS, LIMIT, LIMIT_MAX
 
@@ -50,6 +52,30 @@ def stall_query(parameters: Sequence[tuple[str, str]], *, now_ns: int) -> StallQ
         min_gap_s=take("min_gap", _seconds, 0.0),
         limit=take("limit", _limit, LIMIT),
         before=take("before", read_cursor, None),
+    )
+    take.finish()
+    return query
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQuery:
+    """Which of the open streams are asked for."""
+
+    is_stalled: bool
+    min_silence_s: float
+    limit: int
+
+    def takes(self, stream: OpenStream) -> bool:
+        return stream.silent_s >= self.min_silence_s and (stream.glance.is_stalled or not self.is_stalled)
+
+
+def live_query(parameters: Sequence[tuple[str, str]]) -> LiveQuery:
+    """The query for open streams. An empty value is none at all."""
+    take = _Taker(parameters)
+    query = LiveQuery(
+        is_stalled=take("stalled", settings.switch, False),
+        min_silence_s=take("min_silence", _seconds, 0.0),
+        limit=take("limit", _limit, LIMIT_MAX),
     )
     take.finish()
     return query

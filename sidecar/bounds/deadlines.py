@@ -23,7 +23,19 @@ BODY_IDLE: Final = Stop(Ending.REJECTED, "request_timeout")
 ANSWER_LATE: Final = Stop(Ending.TIMED_OUT_FIRST_EVENT, "upstream_answer_timeout")
 OVERLOADED: Final = Stop(Ending.LOST, "overloaded")
 """Neither side did anything wrong and nobody was told to stop: the sidecar gave up a stream to save the others."""
-STOPS: Final = (DRAINED, SLOW_READER, BODY_IDLE, ANSWER_LATE, OVERLOADED)
+FIRST_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_FIRST_EVENT, "first_event_timeout")
+NEXT_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, "next_event_timeout")
+CONTENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, "content_timeout")
+STOPS: Final = (
+    DRAINED,
+    SLOW_READER,
+    BODY_IDLE,
+    ANSWER_LATE,
+    OVERLOADED,
+    FIRST_EVENT_LATE,
+    NEXT_EVENT_LATE,
+    CONTENT_LATE,
+)
 """All of them, so that each can be counted from the start."""
 
 

@@ -1,4 +1,4 @@
-"""The way out of every record: build it, make its span, hand that to the exporter, log one line, count one ending.
+"""The way out of every record: build it, make its span, hand that to the exporter, measure it, log one line.
 
 A short record is built on the spot. A long one, some thousand events, takes tens of milliseconds, and no stream may
 wait for that: it is built in a thread, one after the other.
@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from otel.grain import EXACT_UNIT_NS, LEFT_OUT, QUANTUM, UNIT_NS, quantised
 from otel.hop import Ending, Hop, State, Timeline
 from otel.span import Span, SpanError, hop_to_span
+from sidecar.telling import accesslog
+from sidecar.telling.accesslog import MASKED, NOTHING, OFF
+from sidecar.telling.figures import Figures, figures
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +28,6 @@ WAITING: Final = 1_000
 """Long records that wait for the thread; further ones are counted as lost, for they would wait for ever."""
 
 Make = Callable[[], Hop]
-NOTHING: Final[Mapping[str, object]] = {}
 
 
 def kept(hop: Hop, *, is_exact: bool) -> Hop:
@@ -44,6 +46,21 @@ class Exporting(Protocol):
     def offer(self, span: Span) -> bool: ...
 
 
+class Observing(Protocol):
+    """What counts and measures records."""
+
+    def observe(self, hop: Hop, figures: Figures | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A record with exact times, what leaves of it, and what it comes to; the latter only of a final one."""
+
+    hop: Hop
+    span: Span | None
+    figures: Figures | None
+
+
 class Records:
     """Takes records in the making with `put`, from one event loop; `run` builds the long ones.
 
@@ -51,9 +68,19 @@ class Records:
     lost_count: records that could not be made.
     """
 
-    def __init__(self, exporter: Exporting | None, *, is_exact: bool) -> None:
+    def __init__(
+        self,
+        exporter: Exporting | None,
+        *,
+        is_exact: bool,
+        observing: Observing | None = None,
+        error_text: str = MASKED,
+    ) -> None:
+        """error_text: one of `accesslog.ERROR_TEXTS`; with `off` no record has any, with `full` only the log does."""
         self._exporter = exporter
         self._is_exact = is_exact
+        self._observing = observing
+        self._error_text = error_text
         self._waiting: asyncio.Queue[tuple[Make, Mapping[str, object]]] = asyncio.Queue(WAITING)
         self.ended: Counter[Ending] = Counter()
         self.muted_count = 0
@@ -64,14 +91,12 @@ class Records:
     ) -> None:
         """Take a record. Never raises, never waits.
 
-        is_muted: it is not whole, so it is logged and not exported. about: what its line in the log says beside it.
+        is_muted: it is not whole, so it is logged and not exported. about: what its line in the log says beside it,
+        see `accesslog.line`.
         """
         if is_muted or event_count < LONG_EVENTS:  # a muted one has no timeline, however many events it had before
             try:
-                if is_muted:
-                    self._tell(make(), about, is_muted=True)
-                else:
-                    self._send(*self._built(make), about)
+                self._send(self._built(make, is_muted=is_muted), about, is_muted=is_muted)
             except Exception as error:  # noqa: BLE001  # the next exchange must not suffer for this one's record
                 self.lost(type(error).__name__)
             return
@@ -85,79 +110,55 @@ class Records:
         while True:
             make, about = await self._waiting.get()
             try:
-                self._send(*await asyncio.to_thread(self._built, make), about)
+                self._send(await asyncio.to_thread(self._built, make), about)
             except Exception as error:  # noqa: BLE001  # as above
                 self.lost(type(error).__name__)
             finally:
                 self._waiting.task_done()
 
+    def tell_start(self, glance: Mapping[str, object], about: Mapping[str, object] = NOTHING) -> None:
+        """A line of the log when an exchange begins; see `accesslog.start_line`. Never raises."""
+        try:
+            log.info(accesslog.STARTED, extra=accesslog.start_line(glance, about))
+        except Exception as error:  # noqa: BLE001  # the exchange goes on without it
+            self.lost(type(error).__name__)
+
     async def wait_empty(self) -> None:
         """Until every record taken so far is with the exporter."""
         await self._waiting.join()
 
-    def _built(self, make: Make) -> tuple[Hop, Span | None]:
+    def _built(self, make: Make, *, is_muted: bool = False) -> _Built:
         hop = make()
-        if self._exporter is None:
-            return hop, None
+        if self._error_text == OFF and hop.exchange.error_detail is not None:
+            hop = replace(hop, exchange=replace(hop.exchange, error_detail=None))
+        summed = None if hop.end is None else figures(hop)
+        return _Built(hop, None if self._exporter is None or is_muted else self._span(hop), summed)
+
+    def _span(self, hop: Hop) -> Span:
         record = kept(hop, is_exact=self._is_exact)
         try:
-            return hop, hop_to_span(record)
+            return hop_to_span(record)
         except SpanError:  # too many stalls for one timeline: all else of the record is as true without it
-            return hop, hop_to_span(replace(record, timeline=LEFT_OUT, sent=None if record.sent is None else LEFT_OUT))
+            return hop_to_span(replace(record, timeline=LEFT_OUT, sent=None if record.sent is None else LEFT_OUT))
 
-    def _send(self, hop: Hop, span: Span | None, about: Mapping[str, object]) -> None:
-        if self._exporter is not None and span is not None:
-            self._exporter.offer(span)
-        self._tell(hop, about, is_muted=False)
+    def _send(self, built: _Built, about: Mapping[str, object], *, is_muted: bool = False) -> None:
+        if self._exporter is not None and built.span is not None:
+            self._exporter.offer(built.span)
+        if built.hop.end is not None:
+            self._tell(built, built.hop.end.ending, about, is_muted=is_muted)
 
-    def _tell(self, hop: Hop, about: Mapping[str, object], *, is_muted: bool) -> None:
-        if hop.end is not None:
-            self.ended[hop.end.ending] += 1
-            self.muted_count += is_muted
-            log.info("exchange ended", extra=_line(hop, is_stamped=not is_muted) | dict(about))
+    def _tell(self, built: _Built, ending: Ending, about: Mapping[str, object], *, is_muted: bool) -> None:
+        self.ended[ending] += 1
+        self.muted_count += is_muted
+        if self._observing is not None:
+            self._observing.observe(built.hop, built.figures)
+        if log.isEnabledFor(logging.INFO):
+            line = accesslog.line(
+                built.hop, about, figures=built.figures, is_stamped=not is_muted, error_text=self._error_text
+            )
+            log.info(accesslog.ENDED, extra=line)
 
     def lost(self, reason: str) -> None:
         """Count a record that could not be made."""
         self.lost_count += 1
         log.warning("record lost", extra={"reason": reason})
-
-
-def _line(hop: Hop, *, is_stamped: bool) -> dict[str, object]:
-    """The one line of an exchange: always these keys, and nothing that a user or a model wrote.
-
-    stamped: what passed was looked at and timed. closed_after_s: how long after the reader's leaving our connection to
-    the upstream was closed.
-    """
-    end, moments, stamps = hop.end, hop.moments, hop.timeline.stamps
-    left_ns, closed_ns = moments.client_left_ns, moments.upstream_closed_ns
-    ended_ns = moments.downstream_ended_ns or moments.client_left_ns or moments.closed_ns
-    blocked_ns = sum(block.end_ns - block.start_ns for block in hop.timeline.blocked)
-    return {
-        "hop": hop.place.hop,
-        "request_id": hop.request_id,
-        "trace_id": hop.trace_id,
-        "method": hop.exchange.method,
-        "path": hop.exchange.path,
-        "model": hop.exchange.model,
-        "status": hop.exchange.status,
-        "ending": None if end is None else end.ending.value,
-        "ended_by": None if end is None else end.ended_by.value,
-        "cut": None if end is None else end.cut,
-        "error_type": hop.exchange.error_type,
-        "phase": None if end is None else end.phase.value,
-        "idle_s": None if end is None else _seconds(end.idle_ns),
-        "events": hop.traffic.event_count,
-        "bytes_in": hop.traffic.bytes_in,
-        "bytes_out": hop.traffic.bytes_out,
-        "missing_bytes": hop.traffic.missing_bytes,
-        "wasted_events": hop.traffic.wasted_count,
-        "closed_after_s": None if left_ns is None or closed_ns is None else _seconds(max(0, closed_ns - left_ns)),
-        "first_event_s": _seconds(stamps[0].arrived_ns) if stamps else None,
-        "duration_s": _seconds(ended_ns),
-        "blocked_s": _seconds(blocked_ns),
-        "stamped": is_stamped,
-    }
-
-
-def _seconds(ns: int) -> float:
-    return round(ns / 1e9, 4)

@@ -15,6 +15,7 @@ from typing import Final
 from otel.hop import OUTPUT, EventClass
 from sidecar.inspection.coding import CodingError, Decoder, decoder_for
 from sidecar.inspection.dialects import OPAQUE, PLAIN, Dialect, Ends, dialect_for, recognise
+from sidecar.inspection.error_body import error_body_for
 from sidecar.inspection.events import Event, Reading, Unit
 from sidecar.inspection.seen import FINISHES, Seen, merged
 from sidecar.inspection.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
@@ -38,6 +39,8 @@ class Body(Seen):
     __slots__ = (
         "_candidate_seq",
         "_decoder",
+        "_error_body",
+        "_is_encoded",
         "_is_odd",
         "_learnt",
         "_looks",
@@ -55,6 +58,7 @@ class Body(Seen):
         content_type: str | None,
         content_encoding: str | None,
         method: str = "POST",
+        status: int | None = None,
         event_limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         framing = framing_of(content_type, may_be_array=dialect_for(path, "json_array") is not PLAIN)
@@ -69,6 +73,8 @@ class Body(Seen):
         self._unread_seq: int | None = None  # of the last event that was too long to be read
         self._speak(dialect)
         self._splitter: Splitter = splitter_for(framing, limit_bytes=event_limit_bytes)
+        self._error_body = error_body_for(status, content_type, content_encoding)
+        self._is_encoded = not {"", "identity"}.issuperset(map(str.strip, (content_encoding or "").lower().split(",")))
         self._decoder: Decoder | None = decoder_for(content_encoding if self.is_stream else None)
         if self._decoder is None:
             self._see_arrivals_only()
@@ -78,14 +84,21 @@ class Body(Seen):
         """As for all that is seen, where path and events agree on the API: more hangs on it than a record."""
         return self.dialect is self._path_dialect and super().lacks_mark
 
+    @property
+    def is_at_boundary(self) -> bool:
+        return self._splitter.is_at_boundary and not (self.is_blind or self._is_encoded)
+
     def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
         """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
         self.size_bytes += len(data)
         if self.is_blind:
             return
         try:
+            if self._error_body is not None:
+                self._error_body.feed(data)
             decoded = self._decoded(data)  # first: it may put another splitter in its place
             units = self._splitter.feed(decoded)
+            self.has_id |= bool(units) and units[-1].id != b""
             self._take(units, at_ns, is_wasted=is_wasted)
             if self._is_odd:
                 self._watch(units)
@@ -100,6 +113,7 @@ class Body(Seen):
         """
         if self.is_blind:
             return
+        self._refused()
         for unit in self._splitter.finish():
             self.has_tail = True
             if not unit.is_cut:  # half an event says nothing, though its name may be whole
@@ -113,6 +127,16 @@ class Body(Seen):
         super().mute()
         self._splitter = splitter_for("opaque")  # the one before may hold the beginning of an event
         self._decoder = None
+        self._error_body = None
+
+    def _refused(self) -> None:
+        if self._error_body is None:
+            return
+        try:
+            self.refusal = self._error_body.reading()
+        except Exception:  # noqa: BLE001  # as with an event: whatever stands in a body, its exchange goes on
+            self.failure_count += 1
+        self._error_body = None
 
     def _decoded(self, data: bytes) -> bytes:
         assert self._decoder is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from otel.hop import EventClass, Usage
@@ -43,12 +43,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a dialect makes of one event: nothing of it is text.
+    """What a dialect makes of one event: nothing of it is text, but for what an error said.
 
     visible_chars: Unicode code points of visible output this event adds, summed over choices.
     error_type, error_code: tokens of an error event. model, response_id: as the answer names them.
     finish: why the model stopped, a token. usage: the tokens counted so far. is_end: the event marks the end of the
     stream though it is of another class than TERMINAL. request_id: the upstream's own id of the request.
+    error_detail: what an error event said, masked: only words that errors are told in. error_text: its beginning as it
+    was, which nothing shows or compares, and which may go to the log of an operator who asked for it, and nowhere else.
     """
 
     event_class: EventClass
@@ -61,3 +63,5 @@ class Reading:
     usage: Usage | None = None
     is_end: bool = False
     request_id: str | None = None
+    error_detail: str | None = None
+    error_text: str | None = field(default=None, repr=False, compare=False)

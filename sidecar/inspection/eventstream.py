@@ -20,6 +20,8 @@ FRAME_BYTES: Final = 32 << 20
 """Longest frame: the format allows payloads of 24 MiB. What says it is longer is no frame."""
 NAME_BYTES: Final = 128
 """Most that is kept of a type; real ones are words."""
+VALUE_BYTES: Final = (32 << 10) - 1
+"""Longest string in a header that is written, as the format has it."""
 
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Bytes of a header's value by its type; 6 and 7, bytes and strings, say their own length."""
@@ -37,6 +39,7 @@ class EventStreamSplitter:
         "_kept_bytes",
         "_left_bytes",
         "_limit_bytes",
+        "is_at_boundary",
         "is_lost",
         "pending_bytes",
     )
@@ -44,6 +47,7 @@ class EventStreamSplitter:
     def __init__(self, *, limit_bytes: int) -> None:
         self.pending_bytes = 0
         self.is_lost = False
+        self.is_at_boundary = True
         self._limit_bytes = limit_bytes
         self._kept = bytearray()  # of the frame so far: prelude, headers, the beginning of the payload, checksum
         self._kept_bytes = 0  # most that is kept of it before its checksum
@@ -65,6 +69,7 @@ class EventStreamSplitter:
             out.append(Event(Unit.EVENT, b"", b"", b"", rest_bytes, is_cut=True))
             self.pending_bytes = 0
             self._kept.clear()
+        self.is_at_boundary = not (self._kept or self.is_lost)
         return out
 
     def finish(self) -> list[Event]:
@@ -151,3 +156,16 @@ def strings_in(headers: bytes) -> dict[bytes, bytes]:
             found[headers[pos + 1 : name_end]] = headers[start : start + size]
         pos = start + size
     return found
+
+
+def framed(headers: dict[str, str], payload: bytes) -> bytes:
+    """One frame with these headers, which are strings; values of more than VALUE_BYTES lose their end."""
+    encoded = b"".join(_header(name.encode(), value.encode()[:VALUE_BYTES]) for name, value in headers.items())
+    total_bytes = PRELUDE_BYTES + len(encoded) + len(payload) + CHECKSUM_BYTES
+    prelude = total_bytes.to_bytes(4) + len(encoded).to_bytes(4)
+    frame = prelude + zlib.crc32(prelude).to_bytes(4) + encoded + payload
+    return frame + zlib.crc32(frame).to_bytes(4)
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return len(name).to_bytes(1) + name + bytes([_STRING]) + len(value).to_bytes(2) + value

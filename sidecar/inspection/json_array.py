@@ -34,6 +34,7 @@ class JsonArraySplitter:
         "_is_cut",
         "_is_escaped",
         "_limit_bytes",
+        "is_at_boundary",
         "is_lost",
         "pending_bytes",
     )
@@ -41,6 +42,7 @@ class JsonArraySplitter:
     def __init__(self, *, limit_bytes: int) -> None:
         self.pending_bytes = 0
         self.is_lost = False
+        self.is_at_boundary = False  # behind an element, before its comma: there alone every further one looks the same
         self._limit_bytes = limit_bytes
         self._head = 0  # bytes of a BOM that have come
         self._has_begun = False  # the outermost array
@@ -84,6 +86,7 @@ class JsonArraySplitter:
         if self._depth > 1:
             self._keep(data[start:])
         self.pending_bytes += len(data) - counted
+        self.is_at_boundary = (self.is_at_boundary or counted > 0) and _past(_BLANK, data, counted) == len(data)
         return out
 
     def finish(self) -> list[Event]:

@@ -93,10 +93,16 @@ class RequestScan:
         self._steps = 0
 
     @property
-    def prompt_bucket(self) -> str | None:
+    def prompt_bytes(self) -> int | None:
         """Size of the members that the model is to read, of the body where none was found; None without a body."""
         size_bytes = sum(self._prompts.values()) if self._is_whole and self._prompts else self._size_bytes
-        if not size_bytes:
+        return size_bytes or None
+
+    @property
+    def prompt_bucket(self) -> str | None:
+        """That size, coarsely."""
+        size_bytes = self.prompt_bytes
+        if size_bytes is None:
             return None
         return next((name for limit_bytes, name in BUCKETS if size_bytes < limit_bytes), LARGEST)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from otel.hop import Exchange, Timeline, Traffic, Usage
+from otel.hop import EventClass, Exchange, Timeline, Traffic, Usage
 from sidecar.inspection.dialects import Dialect
 from sidecar.inspection.events import Reading
 from sidecar.inspection.stamper import Stamper
@@ -13,14 +13,16 @@ from sidecar.inspection.stamper import Stamper
 FINISHES: Final = 8
 """Finish reasons kept of one answer: of real ones there are one or two, however many choices it has."""
 NO_USAGE: Final = Usage()
+_NOTHING_TOLD: Final = Reading(EventClass.ERROR)
 
 
 class Seen:
     """The facts of one answer. Times are offsets from the exchange's anchor.
 
-    terminal_seq: number of the event that marked the end in band. error: the reading of the first error event.
+    terminal_seq: number of the event that marked the end in band. error: the reading of the first error event;
+    refusal: that of a body of the status 400 or more.
     wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
-    has_reader_closed: the reader said in band that it is through.
+    has_id: an event had an id, which readers keep. has_reader_closed: the reader said in band that it is through.
     finish_reasons, usage: as the answer has them; of counts that come again, the last. request_alias: the upstream's
     own id of the request, as an event said it. is_mark_unsure: the event that marks the end may be missing for a good
     reason. is_blind: nothing is looked at any more, bytes are only counted. sent: the events of the other direction,
@@ -35,6 +37,7 @@ class Seen:
         "failure_count",
         "finish_reasons",
         "framing",
+        "has_id",
         "has_reader_closed",
         "has_tail",
         "is_blind",
@@ -42,6 +45,7 @@ class Seen:
         "is_stream",
         "model",
         "progress_ns",
+        "refusal",
         "request_alias",
         "response_id",
         "sent",
@@ -65,6 +69,7 @@ class Seen:
         self.dataless_count = 0
         self.wasted_count = 0
         self.has_tail = False
+        self.has_id = False
         self.has_reader_closed = False
         self.model: str | None = None
         self.response_id: str | None = None
@@ -72,6 +77,7 @@ class Seen:
         self.finish_reasons: tuple[str, ...] = ()
         self.usage = NO_USAGE
         self.error: Reading | None = None
+        self.refusal: Reading | None = None
         self.terminal_seq: int | None = None
         self.progress_ns: int | None = None
         self.failure_count = 0
@@ -96,6 +102,21 @@ class Seen:
         """Events came, or bytes of which nothing is known."""
         return any(self.counts) or (self.is_blind and self.size_bytes > 0)
 
+    @property
+    def has_event(self) -> bool:
+        """An event came that is no mere sign of life, while somebody was there for it; or bytes came unseen."""
+        return self.progress_ns is not None or (self.is_blind and self.size_bytes > 0)
+
+    @property
+    def is_at_boundary(self) -> bool:
+        """Bytes of ours may stand behind what came, as far as the framing goes; an event of ours is read as one."""
+        return False
+
+    @property
+    def failure(self) -> Reading | None:
+        """What the answer says of its failing, in an event or as a whole."""
+        return self.error or self.refusal
+
     def arrived(self, data: bytes, at_ns: int, *, is_wasted: bool) -> None:
         """The next bytes as they were on the wire, with the time of the read that brought them. Never raises."""
         raise NotImplementedError
@@ -116,6 +137,7 @@ class Seen:
 
     def exchange(self, asked: Exchange) -> Exchange:
         """What was asked, with what was answered."""
+        told = self.failure or _NOTHING_TOLD
         return replace(
             asked,
             framing=self.framing,
@@ -125,8 +147,9 @@ class Seen:
             response_id=self.response_id,
             is_stream=self.is_stream,
             has_terminal_rule=self.has_terminal_rule,
-            error_type=self.error.error_type if self.error else asked.error_type,
-            error_code=self.error.error_code if self.error else None,
+            error_type=self.error.error_type if self.error else asked.error_type or told.error_type,
+            error_code=told.error_code,
+            error_detail=told.error_detail,
             finish_reasons=self.finish_reasons,
         )
 

@@ -63,6 +63,14 @@ class Splitter(Protocol):
     def is_lost(self) -> bool:
         """The body breaks its framing: from here on each read is an event, and nothing is known of it."""
 
+    @property
+    def is_at_boundary(self) -> bool:
+        """Something of our own may be put in behind what was taken in, and reads as a unit of its own.
+
+        False inside a unit, between a CR and the LF that may follow, where the framing is lost or there is none. In a
+        JSON array it is so behind an element, before its comma. `finish` leaves it as it was.
+        """
+
     def feed(self, data: bytes) -> list[Event]:
         """The units that these bytes complete."""
 
@@ -95,7 +103,6 @@ class SseSplitter:
         "_has_data",
         "_has_field",
         "_id",
-        "_is_at_boundary",
         "_is_cut",
         "_is_first_line",
         "_last_id",
@@ -103,6 +110,7 @@ class SseSplitter:
         "_line",
         "_name",
         "_skip_lf",
+        "is_at_boundary",
         "pending_bytes",
     )
     is_lost: Final = False
@@ -113,7 +121,7 @@ class SseSplitter:
         self._line = bytearray()  # the beginning of a line whose end has not come
         self._is_first_line = True  # of the body: a BOM before it is not part of it
         self._skip_lf = False  # the last byte was a CR: a LF that follows belongs to it
-        self._is_at_boundary = False  # nothing is open, and the next byte begins a line
+        self.is_at_boundary = True  # nothing is open, and the next byte begins a line
         self._last_id = self._id = b""
         self._data = bytearray()  # of the open block, as is all that follows
         self._name = b""
@@ -126,7 +134,7 @@ class SseSplitter:
             return out
         line_end = b"\r\n" if b"\r" in data else b"\n"
         blank = line_end + line_end
-        if not self._is_at_boundary:
+        if self._is_first_line or not self.is_at_boundary:
             boundary = data.find(blank) + len(blank)
             if boundary < len(blank):
                 self._read_lines(data, out)
@@ -183,7 +191,7 @@ class SseSplitter:
                 self._end_block(out, later_bytes=int(line.endswith(b"\r\n")))
         self._skip_lf = data.endswith(b"\r")
         is_open = self._line or self._has_data or self._has_field or self._has_comment
-        self._is_at_boundary = not (is_open or self._skip_lf)
+        self.is_at_boundary = not (is_open or self._skip_lf)
 
     def _keep(self, beginning: bytes) -> None:
         room = max(self._limit_bytes, FIELD_BYTES) + len(_BOM) + len(b"event: ") + 1 - len(self._line)
@@ -250,13 +258,14 @@ def _usual(block: bytes, line_end: bytes) -> tuple[bytes, bytes]:
 class NdjsonSplitter:
     """Lines ended by LF or CRLF, as NDJSON has them. A line of white space is none; the last one may lack its end."""
 
-    __slots__ = ("_is_blank", "_kept_bytes", "_limit_bytes", "_line", "pending_bytes")
+    __slots__ = ("_is_blank", "_kept_bytes", "_limit_bytes", "_line", "is_at_boundary", "pending_bytes")
     is_lost: Final = False
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.pending_bytes = 0
         self._limit_bytes = limit_bytes
         self._kept_bytes = limit_bytes + 2  # a CR and one byte more tell a cut line from one that just fits
+        self.is_at_boundary = True
         self._line = bytearray()
         self._is_blank = True  # the line that has begun, with what of it is not kept
 
@@ -273,6 +282,7 @@ class NdjsonSplitter:
                 self._end_line(Unit.EVENT, line, out)
         self.pending_bytes += len(rest)
         self._keep(rest)
+        self.is_at_boundary = not self._line
         return out
 
     def finish(self) -> list[Event]:
@@ -305,6 +315,7 @@ class OpaqueSplitter:
     __slots__ = ()
     pending_bytes: Final = 0
     is_lost: Final = False
+    is_at_boundary: Final = False
 
     def feed(self, data: bytes) -> list[Event]:
         return [Event(Unit.EVENT, b"", b"", b"", len(data))] if data else []

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from otel.exposition import Series, exposition
+from otel.exposition import Series, openmetrics
 from sidecar.clock import Clock
 from sidecar.exchanges import Exchanges
 from sidecar.tls.contexts import ServerTls
@@ -22,7 +22,7 @@ class Account(Protocol):
         ...
 
     async def metrics(self) -> str:
-        """The Prometheus exposition."""
+        """All numbers as OpenMetrics text, of which `otel.exposition.classic` makes the older form."""
         ...
 
     async def streams(self) -> list[dict[str, object]]:
@@ -55,19 +55,14 @@ class OwnAccount:
         return not self._exchanges.is_draining
 
     async def metrics(self) -> str:
-        return exposition(self._series())
+        return openmetrics(self._series())
 
     async def streams(self) -> list[dict[str, object]]:
         """The longest first."""
         now_ns = self._clock.monotonic_ns()
         return [
-            {
-                "listener": live.listener,
-                **live.recorder.glance(now_ns),
-                "is_queued": live.queued_since_ns is not None,
-                "age_s": round((now_ns - live.anchor.monotonic_ns) / 1e9, 3),
-                "buffered_bytes": live.buffered_bytes(),
-            }
+            live.glance(now_ns)
+            | {"is_queued": live.queued_since_ns is not None, "buffered_bytes": live.buffered_bytes()}
             for live in self._exchanges.running()
         ]
 

@@ -17,7 +17,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from otel import settings
-from otel.exposition import CONTENT_TYPE
+from otel.exposition import CONTENT_TYPE, OPENMETRICS_TYPE, classic, wants_openmetrics
 from otel.logs import SILENT
 from otel.settings import Address
 from sidecar.operation.account import Account
@@ -51,9 +51,11 @@ class Admin:
         is_ready = await self._account.is_ready()
         return web.Response(status=200 if is_ready else 503, text="ready\n" if is_ready else "not ready\n")
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        body = (await self._account.metrics()).encode()
-        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        text = await self._account.metrics()
+        is_open = wants_openmetrics(",".join(request.headers.getall(hdrs.ACCEPT, ())))
+        headers = {hdrs.CONTENT_TYPE: OPENMETRICS_TYPE if is_open else CONTENT_TYPE, hdrs.VARY: hdrs.ACCEPT}
+        return web.Response(body=(text if is_open else classic(text)).encode(), headers=headers)
 
     async def _streams(self, request: web.Request) -> web.Response:
         if not _is_from_here(request):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel.exposition import exposition, single
+from otel.exposition import openmetrics, single
 from sidecar.operation.channel import ChannelError
 from sidecar.operation.merge import LEFT, LEFT_HELP, merged
 from sidecar.operation.worker import Worker
@@ -53,7 +53,7 @@ class Crew:
             single(LEFT, "counter", LEFT_HELP, 0),
             single("gapline_worker_silences_total", "counter", "questions that a worker left open", self._silent_count),
         )
-        return merged([*told, exposition(own)])
+        return merged([*told, openmetrics(own)])
 
     async def streams(self) -> list[dict[str, object]]:
         """The longest first; of a worker that does not answer there are none."""

@@ -1,8 +1,8 @@
 """Put the expositions of several workers into one, as if one process had counted everything.
 
-All workers run the same code, so a sample is the same sample where it is written the same: its name and labels are
-compared as text, never taken apart. What counts up and what stands now is added; an age, a state and a mark that says
-what runs are the greatest of all.
+They are texts of OpenMetrics. All workers run the same code, so a sample is the same sample where it is written the
+same: its name and labels are compared as text, never taken apart. What counts up and what stands now is added; an age,
+a state and a mark that says what runs are the greatest of all. Of two exemplars the younger one stays.
 
 Nothing that was shown may count down again, or a reader of the metrics takes the rest for an increase. So what a
 worker had counted stays when the worker is gone: `lasting` is that part of its last exposition.
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-GREATEST: Final = ("_info", "_oldest_seconds", "_not_after_seconds", "_is_on", "_level")
+from otel.exposition import END, Sample, heading, number, sample_of, sampled_as
+
+GREATEST: Final = ("_info", "_oldest_seconds", "_oldest_silence_seconds", "_not_after_seconds", "_is_on", "_level")
 """Ends of the names of gauges that are no amounts: of two workers the greater value is that of both."""
 
 LEFT: Final = "gapline_export_left_total"
@@ -22,7 +24,7 @@ LEFT_HELP: Final = "spans that a worker had when it ended: lost, or restored fro
 _WAITING: Final = frozenset({"gapline_export_queue_spans", "gapline_spool_spans"})
 _COUNTING: Final = frozenset({"counter", "histogram"})
 _KINDS: Final = _COUNTING | {"gauge"}
-_OF_HISTOGRAM: Final = ("", "_bucket", "_sum", "_count")
+_OF_HISTOGRAM: Final = frozenset({"_bucket", "_sum", "_count"})
 
 
 class MergeError(ValueError):
@@ -31,21 +33,29 @@ class MergeError(ValueError):
 
 @dataclass(slots=True)
 class _Family:
-    """One metric and its samples, by name and labels as they are written."""
+    """One metric: its samples, by name and labels as they are written, and the exemplars of some of them."""
 
     name: str
     kind: str
-    help: str
+    help: str = ""
     samples: dict[str, float] = field(default_factory=dict)
+    exemplars: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_counting(self) -> bool:
         return self.kind in _COUNTING
 
+    def has(self, key: str) -> bool:
+        """Whether a sample is called so."""
+        name = key.partition("{")[0]
+        if self.kind != "histogram":
+            return name == self.name
+        return name.startswith(self.name) and name[len(self.name) :] in _OF_HISTOGRAM
+
     def add(self, other: _Family) -> None:
         if other.kind != self.kind:
             raise MergeError(f"{self.name}: is a {self.kind} and a {other.kind}")
-        is_greatest = not self.is_counting and self.name.endswith(GREATEST)
+        is_greatest = self.kind == "gauge" and self.name.endswith(GREATEST)
         for key, value in other.samples.items():
             if key not in self.samples:
                 self.samples[key] = value
@@ -53,12 +63,14 @@ class _Family:
                 self.samples[key] = max(self.samples[key], value)
             else:
                 self.samples[key] += value
+        for key, exemplar in other.exemplars.items():
+            self.exemplars[key] = max(self.exemplars.get(key, exemplar), exemplar, key=_counted_at_s)
 
     def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.kind}"
+        yield from heading(self.name, self.kind, self.help)
         for key, value in self.samples.items():
-            yield f"{key} {value}"
+            exemplar = self.exemplars.get(key)
+            yield f"{key} {number(value)}" if exemplar is None else str(Sample(key, number(value), exemplar))
 
 
 def merged(expositions: Iterable[str]) -> str:
@@ -90,38 +102,47 @@ def value_of(text: str, name: str) -> float:
 
 
 def _written(families: Iterable[_Family]) -> str:
-    return "".join(f"{line}\n" for family in families for line in family.lines())
+    return "".join(f"{line}\n" for family in families for line in family.lines()) + f"{END}\n"
 
 
 def _families(text: str) -> list[_Family]:
-    """The metrics of one exposition. Raises MergeError where a line is none that `otel.exposition` writes."""
+    """The metrics of one exposition; an empty text has none. Raises MergeError where a line is none of ours."""
     families: dict[str, _Family] = {}
     family = None
-    for line in text.split("\n"):  # not `splitlines`, which would also split at what a label may hold
-        if line.startswith("# HELP "):
+    *lines, end = text.removesuffix("\n").split("\n")  # not `splitlines`, which would also split at what a label holds
+    if text and end != END:
+        raise MergeError("must end with its end mark: it is cut short")
+    for line in lines:
+        if line.startswith("# TYPE "):
+            family = _begun(*line.removeprefix("# TYPE ").partition(" ")[::2])
+            if family.name in families:
+                raise MergeError(f"{family.name}: stands there twice")
+            families[family.name] = family
+        elif line.startswith("# HELP "):
             name, _, said = line.removeprefix("# HELP ").partition(" ")
-            if name in families:
-                raise MergeError(f"{name}: stands there twice")
-            families[name] = family = _Family(name, "", said)
-        elif line.startswith("# TYPE "):
-            name, _, kind = line.removeprefix("# TYPE ").partition(" ")
-            if family is None or family.name != name or family.kind or kind not in _KINDS:
-                raise MergeError(f"{name}: {kind!r} must be the kind of the metric above it, and a known one")
-            family.kind = kind
-        elif line:
-            key, _, value = line.rpartition(" ")
-            if family is None or not _belongs(key.partition("{")[0], family) or key in family.samples:
-                raise MergeError(f"{key!r}: must stand once, under its own metric")
-            family.samples[key] = _number(value)
-    if unkind := [name for name, found in families.items() if not found.kind]:
-        raise MergeError(f"{unkind[0]}: must have a kind")
+            if family is None or family.samples or family.help or sampled_as(name, family.kind) != family.name:
+                raise MergeError(f"{name}: its help must stand once, under its own kind")
+            family.help = said
+        else:
+            sample = sample_of(line)
+            if sample is None or family is None or sample.key in family.samples or not family.has(sample.key):
+                raise MergeError(f"{line!r}: must be a sample that stands once, under its own metric")
+            family.samples[sample.key] = _number(sample.value)
+            if sample.exemplar:
+                _counted_at_s(sample.exemplar)
+                family.exemplars[sample.key] = sample.exemplar
     return list(families.values())
 
 
-def _belongs(name: str, family: _Family) -> bool:
-    if family.kind == "histogram":
-        return any(name == family.name + end for end in _OF_HISTOGRAM)
-    return bool(family.kind) and name == family.name
+def _begun(name: str, kind: str) -> _Family:
+    if kind not in _KINDS:
+        raise MergeError(f"{name}: {kind!r} must be a known kind")
+    return _Family(sampled_as(name, kind), kind)
+
+
+def _counted_at_s(exemplar: str) -> float:
+    """When it was counted, since 1970."""
+    return _number(exemplar.rpartition(" ")[2])
 
 
 def _number(text: str) -> float:

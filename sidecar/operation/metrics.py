@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from otel.exposition import Series, series, single
-from otel.hop import Ending
 from otel.logs import Stderr
 from sidecar.bounds.admission import Admission
 from sidecar.bounds.memory import resident_bytes
@@ -22,12 +21,20 @@ from sidecar.downstream.listener import Listener
 from sidecar.downstream.refusals import RefusedHeads
 from sidecar.exchanges import Exchanges
 from sidecar.export.backlog import DROPPED, Counters
+from sidecar.export.log_queue import LOST, LogCounters
 from sidecar.export.records import Records
 from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
 from sidecar.export.spool.turn import FAILURES
+from sidecar.guard.complaint import TOKENS
+from sidecar.guarding import DID, WOULD
 from sidecar.lag import Canary
+from sidecar.telling.dimensions import Dimensions
+from sidecar.telling.observations import Observations
 from sidecar.tls.contexts import ServerTls
 from sidecar.upstream import Upstream
+
+GUARD_MODES: Final = (WOULD, DID)
+"""By what --guard says: `observe` or `enforce`."""
 
 
 class Counting(Protocol):
@@ -35,6 +42,13 @@ class Counting(Protocol):
 
     @property
     def counters(self) -> Counters: ...
+
+
+class CountingLogs(Protocol):
+    """What exports news of running streams, as far as its numbers go."""
+
+    @property
+    def counters(self) -> LogCounters: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The parts whose numbers are told. connection_limit: of the doors, None for no limit."""
+    """The parts whose numbers are told. connection_limit: of the doors, None for no limit. now: reads the monotonic
+    clock."""
 
     build: Mapping[str, str]
     exchanges: Exchanges
@@ -61,12 +76,19 @@ class Metrics:
     sides: Sequence[Side]
     tls: ServerTls | None
     exporter: Counting | None
+    observations: Observations
+    dimensions: Dimensions
+    logs: CountingLogs | None
+    now: Callable[[], int]
 
     def series(self) -> list[Series]:
         found = [
             series("gapline_build_info", "gauge", "what runs", [(self.build, 1)]),
-            *_of_exchanges(self.exchanges),
+            *self.observations.series(),
+            *_of_exchanges(self.exchanges, self.now()),
+            *_of_guard(self.exchanges),
             *_of_recording(self.exchanges, self.records),
+            *_of_dimensions(self.dimensions),
             *_of_passthrough(self.exchanges, self.records),
             *_of_connections(self.doors, self.connection_limit, self.refused_heads),
             *_of_memory(self.exchanges.overload, self.exchanges.overload_refused_count),
@@ -79,11 +101,18 @@ class Metrics:
             found += _of_tls(self.tls)
         if self.exporter is not None:
             found += _of_export(self.exporter.counters)
+        if self.logs is not None:
+            found += _of_logs(self.logs.counters)
         return found
 
 
-def _of_exchanges(exchanges: Exchanges) -> Iterator[Series]:
+def _of_exchanges(exchanges: Exchanges, now_ns: int) -> Iterator[Series]:
     yield _gauge("gapline_streams", "exchanges that run", exchanges.running_count)
+    yield _gauge(
+        "gapline_oldest_silence_seconds",
+        "how long the upstream that has been silent the longest has been so, while its reader waits; 0: none is",
+        _oldest_silence_ns(exchanges, now_ns) / 1e9,
+    )
     yield _gauge("gapline_lingering", "records that wait for the reader's kernel", exchanges.lingering_count)
     yield _counter("gapline_stalls_total", "silences of at least --stall-after", exchanges.stall_count)
     yield _counter(
@@ -98,13 +127,41 @@ def _of_exchanges(exchanges: Exchanges) -> Iterator[Series]:
     )
 
 
-def _of_recording(exchanges: Exchanges, records: Records) -> Iterator[Series]:
-    yield series(
-        "gapline_exchanges_total",
-        "counter",
-        "exchanges by ending",
-        [({"ending": ending.value}, records.ended[ending]) for ending in Ending],
+def _oldest_silence_ns(exchanges: Exchanges, now_ns: int) -> int:
+    """Of what is watched. Who waits in line waits for us, and where the reader takes nothing the upstream may not
+    send."""
+    silences = (
+        now_ns - live.recorder.progress_ns
+        for live in exchanges.running()
+        if live.recorder.is_watched and live.queued_since_ns is None and live.recorder.blocked_since_ns is None
     )
+    return max(silences, default=0)
+
+
+def _of_guard(exchanges: Exchanges) -> Iterator[Series]:
+    counts = dict.fromkeys(((limit, mode) for limit in TOKENS for mode in GUARD_MODES), 0) | exchanges.guard_counts
+    yield series(
+        "gapline_guard_fired_total",
+        "counter",
+        "streams that the guard ended (`enforced`), or would have ended if --guard were enforce (`would_have`)",
+        [({"limit": limit, "mode": mode}, number) for (limit, mode), number in counts.items()],
+    )
+
+
+def _of_dimensions(dimensions: Dimensions) -> Iterator[Series]:
+    for kind, text, counts in (
+        ("over", "values of a dimension told as `other`, as there were too many", dimensions.overflow_counts),
+        ("unfit", "values of a dimension told as `other`, as they were no token", dimensions.unfit_counts),
+    ):
+        yield series(
+            f"gapline_dimension_values_{kind}_total",
+            "counter",
+            text,
+            [({"dimension": name}, number) for name, number in counts.items()],
+        )
+
+
+def _of_recording(exchanges: Exchanges, records: Records) -> Iterator[Series]:
     yield _counter("gapline_recording_failures_total", "bodies no longer looked at", exchanges.recording_failure_count)
     yield _counter("gapline_log_lines_lost_total", "log lines that could not be written", Stderr.lost_count)
     yield _counter("gapline_records_lost_total", "records that could not be made", records.lost_count)
@@ -252,6 +309,20 @@ def _of_export(counters: Counters) -> Iterator[Series]:
         "what the disk refused, by kind",
         [({"kind": kind}, number) for kind, number in _all_of(FAILURES, counters.spool_failures)],
     )
+
+
+def _of_logs(counters: LogCounters) -> Iterator[Series]:
+    yield _counter("gapline_log_records_offered_total", "news of running streams to be sent", counters.offered)
+    yield _counter("gapline_log_records_accepted_total", "those that the endpoint has taken", counters.accepted)
+    yield series(
+        "gapline_log_records_lost_total",
+        "counter",
+        "those lost, by reason",
+        [({"reason": reason}, number) for reason, number in _all_of(LOST, counters.lost)],
+    )
+    yield _counter("gapline_log_records_retries_total", "requests that were repeated", counters.retried)
+    yield _gauge("gapline_log_records_queue", "those that wait", counters.queued)
+    yield _gauge("gapline_log_records_queue_bytes", "bytes that they take", counters.queued_bytes)
 
 
 def _all_of(names: Iterable[str], counts: Mapping[str, int]) -> Iterable[tuple[str, int]]:

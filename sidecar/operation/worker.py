@@ -26,6 +26,10 @@ ANSWER_S: Final = 2.0
 time-outs of what scrapes and probes us."""
 LOOK_S: Final = 1.0
 """Between two looks at what it has counted and runs, so that little of that is unknown when it is killed."""
+LOOK_SHARE: Final = 50
+LAST_LOOK_S: Final = 10.0
+"""A look that takes long is followed by a pause so many times as long, up to this: with a hundred models the answer has
+megabytes, and writing it every second would cost the streams of the worker a tenth of its time."""
 RUNNING: Final = "gapline_streams"
 NOT_STARTED: Final = 71
 """The exit code of a worker that could not be started, as `EX_OSERR` of sysexits."""
@@ -34,6 +38,11 @@ NOT_STARTED: Final = 71
 def pause_s(failures: int) -> float:
     """How long to wait before a worker is started again, after so many failures in a row."""
     return min(FIRST_PAUSE_S * 2.0 ** min(max(0, failures - 1), 16), LAST_PAUSE_S)
+
+
+def look_pause_s(took_s: float) -> float:
+    """How long to wait before the next look, after one that took so long."""
+    return min(max(LOOK_S, LOOK_SHARE * took_s), LAST_LOOK_S)
 
 
 class WorkerFailed(Exception):  # noqa: N818  # an end, not an error in our code
@@ -141,10 +150,13 @@ class Worker:
 
     async def _look(self, channel: Channel) -> None:
         """Keep what it says of itself young, until cancelled."""
+        took_s = 0.0
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(look_pause_s(took_s))
+            began_ns = self._clock.monotonic_ns()
             with suppress(ChannelError):
                 self._last = await channel.ask("metrics", timeout_s=ANSWER_S)
+            took_s = (self._clock.monotonic_ns() - began_ns) / 1e9
 
     def _lose(self) -> None:
         """It was killed, with all that ran."""

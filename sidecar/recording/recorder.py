@@ -11,21 +11,20 @@ from dataclasses import replace
 from typing import Final
 
 from otel.hop import Anchor, Blocked, End, Ending, Exchange, Hop, Interval, Place, RateLimits, State, Timeline, Traffic
-from otel.ids import recorded, span_id_of
-from sidecar.identity import Identity
+from otel.ids import span_id_of
+from sidecar.guard.watchdog import Progress
 from sidecar.inspection.body import Body
 from sidecar.inspection.messages import Messages
-from sidecar.inspection.request_scan import scan_for
 from sidecar.inspection.seen import NO_USAGE, Seen
 from sidecar.inspection.splitter import LIMIT_BYTES
+from sidecar.recording.asked import Asked
 from sidecar.recording.beside import NOTHING, Beside, Blocks
 from sidecar.recording.course import Course
+from sidecar.recording.ours import Ours
 
 SEGMENT_EVENTS: Final = 4_096
 """Events after which a running stream is reported, so that a crash loses no more than these."""
 NO_EVENTS: Final = (0, 0)
-PATH_CHARS: Final = 300
-"""Most that is recorded of a path: those of real APIs stay below 200."""
 
 
 class Recorder:
@@ -33,12 +32,12 @@ class Recorder:
 
     Its records have exact times; `records.kept` makes of them what may leave.
 
+    asked: the request. ours: what we did to the answer.
     blocked_since_ns: since when the reader has taken nothing, while that lasts. is_muted: nothing more is looked at or
     stamped, and what there is leaves no span.
     """
 
     __slots__ = (
-        "_aliases",
         "_anchor",
         "_blocks",
         "_body",
@@ -47,45 +46,25 @@ class Recorder:
         "_end_offset_bytes",
         "_error_type",
         "_event_limit_bytes",
-        "_identity",
         "_is_closed",
         "_limits",
-        "_method",
-        "_path",
         "_place",
-        "_request_bytes",
-        "_scan",
-        "_scan_failures",
         "_segment_count",
         "_segment_from",
         "_segment_from_ns",
         "_status",
         "_taken_count",
+        "asked",
         "blocked_since_ns",
         "is_muted",
+        "ours",
     )
 
-    def __init__(
-        self,
-        identity: Identity,
-        *,
-        place: Place,
-        anchor: Anchor,
-        method: str,
-        path: str,
-        event_limit_bytes: int = LIMIT_BYTES,
-        request_content_type: str | None = None,
-        request_content_encoding: str | None = None,
-    ) -> None:
-        self._identity = identity
+    def __init__(self, asked: Asked, *, place: Place, anchor: Anchor, event_limit_bytes: int = LIMIT_BYTES) -> None:
+        self.asked = asked
         self._place = place
         self._anchor = anchor
-        self._method = method
-        self._path = path.partition("?")[0].encode("ascii", "replace").decode()[:PATH_CHARS]
         self._event_limit_bytes = event_limit_bytes
-        self._aliases = dict.fromkeys(identity.aliases)
-        self._scan = scan_for(request_content_type, request_content_encoding)
-        self._scan_failures = 0
         self._body: Seen | None = None
         self._status: int | None = None
         self._limits = RateLimits()
@@ -93,7 +72,6 @@ class Recorder:
         self._course = Course()
         self._is_closed = False
         self._end_offset_bytes: int | None = None
-        self._request_bytes = 0
         self._bytes_out = 0
         self._taken_count = 0
         self._blocks = Blocks()
@@ -102,30 +80,12 @@ class Recorder:
         self._segment_from_ns = 0
         self.blocked_since_ns: int | None = None
         self.is_muted = False
+        self.ours = Ours()
 
     # What happened.
 
-    def alias_seen(self, request_id: str) -> None:
-        """Another id of the same request, as it came."""
-        if (alias := recorded(request_id)) != self._identity.request_id:
-            self._aliases[alias] = None
-
     def request_forwarded(self, at_ns: int) -> None:
         self._course.request_forwarded(self._offset(at_ns))
-
-    def request_arrived(self, data: bytes) -> None:
-        """Bytes of the request's body as they were on the wire; what they are decides whether they are looked at.
-        Never raises."""
-        if self._scan is None:
-            return
-        try:
-            self._scan.feed(data)
-        except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the request goes on
-            self._scan = None
-            self._scan_failures += 1
-
-    def request_passed(self, size_bytes: int) -> None:
-        self._request_bytes += size_bytes
 
     def answered(
         self,
@@ -144,10 +104,11 @@ class Recorder:
         body = None
         if has_body:
             body = Body(
-                self._path,
+                self.asked.path,
                 content_type=content_type,
                 content_encoding=content_encoding,
-                method=self._method,
+                method=self.asked.method,
+                status=status,
                 event_limit_bytes=self._event_limit_bytes,
             )
         self._begin(body, at_ns, status=status, is_delimited=is_delimited)
@@ -172,7 +133,7 @@ class Recorder:
 
     def message_sent(self, opcode: int, size_bytes: int, arrived_ns: int, taken_ns: int) -> None:
         """A whole message of the reader: when it came, and when the upstream's connection had taken it."""
-        self._request_bytes += size_bytes
+        self.asked.size_bytes += size_bytes
         if isinstance(self._body, Messages):
             self._body.passed_up(opcode, size_bytes, self._offset(arrived_ns), self._offset(taken_ns))
 
@@ -229,7 +190,7 @@ class Recorder:
         """Look at nothing more of it, to its end: bytes are counted, and its ending is that of its framing, unless an
         event told it before. A part of a timeline would look like a whole one, so its record has none at all."""
         self.is_muted = True
-        self._scan = None
+        self.asked.mute()
         if self._body is not None:
             self._body.mute()
 
@@ -239,6 +200,38 @@ class Recorder:
     def lacks_end(self) -> bool:
         """A success whose API marks the end in band has none so far."""
         return self._body is not None and self._body.lacks_mark and 200 <= (self._status or 0) < 300
+
+    @property
+    def seen(self) -> Seen | None:
+        """The answer as far as it was looked at, None before its head."""
+        return None if self.is_muted else self._body
+
+    @property
+    def answer_since_ns(self) -> int | None:
+        """When the request went out of which the answer has a head by now, None before that."""
+        moments = self._course.moments
+        if moments.headers_received_ns is None:
+            return None
+        return self._anchor.monotonic_ns + (moments.request_forwarded_ns or 0)
+
+    def silence_ns(self, at_ns: int) -> int:
+        """How long nothing has come from upstream."""
+        return max(0, self._offset(at_ns) - self._course.last_byte_ns)
+
+    def progress(self, forwarded_ns: int | None) -> Progress:
+        """How far it has come, in readings of the clock.
+
+        forwarded_ns: when the upstream was given the last of the request, None while it is not owed an answer.
+        """
+        began_ns, body = self._anchor.monotonic_ns, self._body
+        return Progress(
+            forwarded_ns=forwarded_ns,
+            heard_ns=max(began_ns + self._course.last_byte_ns, forwarded_ns or 0),
+            has_event=body is not None and body.has_event,
+            progress_ns=max(self.progress_ns, forwarded_ns or 0),
+            is_blocked=self.blocked_since_ns is not None,
+            is_over=not self.is_watched or (body is not None and body.error is not None),
+        )
 
     @property
     def event_count(self) -> int:
@@ -260,13 +253,17 @@ class Recorder:
 
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""
+        asked = self.asked
         return {
             "hop": self._place.hop,
-            "request_id": self._identity.request_id,
-            "trace_id": self._identity.trace_id,
-            "method": self._method,
-            "path": self._path,
+            "span_id": asked.identity.span_id,
+            "request_id": asked.identity.request_id,
+            "trace_id": asked.identity.trace_id,
+            "method": asked.method,
+            "path": asked.path,
             "model": self._exchange().model,
+            "probe": asked.is_probe,
+            "dimensions": asked.dimensions,
             "status": self._status,
             "phase": self._course.phase(self._body).value,
             "events": self.event_count,
@@ -281,7 +278,7 @@ class Recorder:
 
     @property
     def failure_count(self) -> int:
-        return self._scan_failures + (0 if self._body is None else self._body.failure_count)
+        return self.asked.failure_count + (0 if self._body is None else self._body.failure_count)
 
     @property
     def progress_ns(self) -> int:
@@ -322,7 +319,7 @@ class Recorder:
             raise RuntimeError("an exchange has one final record, and this one was closed before")
         self._is_closed = True
         if self._body is not None and self._body.request_alias is not None:
-            self.alias_seen(self._body.request_alias)
+            self.asked.alias_seen(self._body.request_alias)
         end = self._course.end(self._offset(at_ns), self._body, status=self._status, taken_count=self._taken_count)
         return self._hop(at_ns, end, since=NO_EVENTS, blocked=self._blocks.kept(), beside=beside)
 
@@ -345,7 +342,7 @@ class Recorder:
     def _hop(
         self, at_ns: int, end: End | None, *, since: tuple[int, int], blocked: Sequence[Blocked], beside: Beside
     ) -> Hop:
-        ids, body = self._identity, None if self.is_muted else self._body
+        ids, body = self.asked.identity, None if self.is_muted else self._body
         is_open = end is None
         exact = Timeline(
             unit_ns=1,
@@ -365,7 +362,7 @@ class Recorder:
             trace_id=ids.trace_id,
             span_id=span_id_of(ids.trace_id, ids.span_id, "segment", self._segment_count) if is_open else ids.span_id,
             parent_span_id=ids.span_id if is_open else ids.parent_span_id,
-            aliases=tuple(self._aliases),
+            aliases=self.asked.aliases,
             place=self._place,
             anchor=self._anchor,
             state=State.OPEN if is_open else State.FINAL,
@@ -377,24 +374,16 @@ class Recorder:
             sent=None if body is None else body.sent_since(since[1]),
             usage=NO_USAGE if body is None else body.usage,
             limits=self._limits,
+            digests=self.ours.body_digests,
             end=end,
         )
 
     def _exchange(self) -> Exchange:
-        scan = self._scan
-        asked = Exchange(
-            method=self._method,
-            path=self._path,
-            status=self._status,
-            model=None if scan is None else scan.model,
-            request_is_stream=None if scan is None else scan.is_stream,
-            prompt_bucket=None if scan is None else scan.prompt_bucket,
-            error_type=self._error_type,
-        )
-        return asked if self._body is None else self._body.exchange(asked)
+        asked = self.asked.exchange(status=self._status, error_type=self._error_type)
+        return self.ours.exchange(asked if self._body is None else self._body.exchange(asked))
 
     def _traffic(self) -> Traffic:
         passed = Traffic(
-            request_bytes=self._request_bytes, bytes_out=self._bytes_out, missing_bytes=self._course.missing_bytes
+            request_bytes=self.asked.size_bytes, bytes_out=self._bytes_out, missing_bytes=self._course.missing_bytes
         )
-        return passed if self._body is None else self._body.traffic(passed)
+        return self.ours.traffic(passed if self._body is None else self._body.traffic(passed))

@@ -1,11 +1,12 @@
 """Nothing that a user or a model wrote is kept, sent on as telemetry, logged, shown or printed.
 
 Canaries are planted wherever text can stand: prompt, answer, reasoning, tool arguments, error messages, values and
-names of header fields, query, credentials, comments, broken JSON, broken framing; on whole answers, error events, cuts,
-refusals, heads that cannot be parsed, and a reader that leaves. Then every byte that the processes left behind is
-searched: what the exporters posted, the collector's files (also unpacked), every answer of both query interfaces, every
-log at debug level, and what the command line prints. Each place is also searched for what must be there, so that an
-empty place proves nothing.
+names of header fields, user agent, query, credentials, dimensions that are no tokens, the key that clients are hashed
+with, comments, broken JSON, broken framing; on whole answers, error events, cuts, refusals, heads that cannot be
+parsed, and a reader that leaves. Then every byte that the processes left behind is searched: what the exporters posted,
+the collector's files (also unpacked), every answer of both query interfaces, every log at debug level, as text and as
+JSON, and what the command line prints. Each place is also searched for what must be there, so that an empty place
+proves nothing.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ REQUEST_FIELDS = (
     f"tracestate: vendor={planted('tracestate')}",
     f"baggage: user={planted('baggage')}",
     f"X-Forwarded-For: {planted('forwarded-for')}",
+    f"X-Tenant: {planted('tenant')} is not a token",
+    "X-Region: eu-central-1",
     f"Accept-Language: {planted('language')}",
     f"Proxy-Authorization: Basic {planted('hop-by-hop')}",
 )
@@ -213,6 +216,10 @@ CASES = {
     "kind": (CHAT, "complete"),
 }
 REFUSED = "req-refused"
+DIMENSIONS = (
+    *("--dimensions", "region=X-Region", "--dimensions", "tenant=X-Tenant", "--client-key", planted("client-key")),
+    *("--log-format", "json", "--log-start"),
+)
 
 
 @dataclass
@@ -238,7 +245,8 @@ async def left(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Left]:
                 chain: list[Sidecar] = []
                 for hop in HOPS:
                     upstream = chain[-1].url if chain else up.url
-                    chain.append(fleet.sidecar(hop, upstream, *flags, export=export))
+                    more = DIMENSIONS if hop == HOPS[-1] else ()
+                    chain.append(fleet.sidecar(hop, upstream, *flags, *more, export=export))
                 lonely = fleet.sidecar("lonely", f"http://127.0.0.1:{nowhere_port}", *flags, export=export)
                 await fleet.ready()
                 places: dict[str, bytes] = {}
@@ -389,12 +397,12 @@ MUST_BE_THERE = {
     "posted": b"req-whole",
     "files while it runs": b"req-whole",
     "files after the end": b"req-whole",
-    "log of sidecar of gateway": b"request_id=req-whole ",
+    "log of sidecar of gateway": b'"request_id":"req-whole","trace_id":',
     "log of sidecar of model-worker": b"request_id=req-whole ",
     "log of sidecar of lonely": b"request_id=req-refused ",
     "log of collector": b"request_id=req-error ",
     "/streams of sidecar of gateway while a stream runs": b"req-whole",
-    "/metrics of sidecar of gateway afterwards": b'ending="upstream_cut"} 2',
+    "/metrics of sidecar of gateway afterwards": b'gapline_exchanges_total{ending="upstream_cut",',
     "collector /metrics": b"gapline_collector_spans_total",
     "collector /v1/stalls": b"req-error",
     "collector /v1/requests/req-whole/verdict": b"model-worker",
@@ -408,6 +416,15 @@ MUST_BE_THERE = {
 @pytest.mark.parametrize("place", MUST_BE_THERE)
 async def test_each_place_has_what_it_must_have(left: Left, place: str) -> None:
     assert MUST_BE_THERE[place] in left.places[place]
+
+
+async def test_the_lines_at_the_start_and_at_the_end_of_an_exchange_have_its_dimensions(left: Left) -> None:
+    lines = [json.loads(line) for line in left.places["log of sidecar of gateway"].splitlines()]
+    for message in ("exchange started", "exchange ended"):
+        (line,) = [line for line in lines if line["message"] == message and line["request_id"] == "req-whole"]
+        found = line["dimensions"]
+        assert re.fullmatch("[0-9a-f]{16}", found.pop("client_id"))
+        assert found == {"client": "other", "region": "eu-central-1", "tenant": "other"}, message
 
 
 async def test_open_segments_were_sent_and_kept_too(left: Left) -> None:

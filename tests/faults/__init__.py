@@ -61,11 +61,6 @@ FAULTS = {
 }
 
 ELSEWHERE = {
-    8: "not yet: limits of the first event belong to the watchdog",
-    9: "not yet: limits between events belong to the watchdog",
-    10: "not yet: limits of progress belong to the watchdog",
-    24: "not yet: the sidecar injects nothing",
-    25: "not yet: the sidecar injects nothing",
     44: "`python -m tests.soak`",
 }
 """Faults that no test of this folder plants, and why not or where."""

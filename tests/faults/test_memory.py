@@ -187,7 +187,7 @@ async def test_memory_that_runs_out_costs_new_requests_first(tmp_path):
 
             await until(is_served, "it recovers", within_s=20)
             await idle(sidecar)
-            endings = {line["ending"] for line in ended_lines(sidecar.said)}
+            endings = {line["outcome"] for line in ended_lines(sidecar.said)}
 
     assert "rejected" in endings
     assert is_quiet(sidecar.said)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.fuzz import bodies, http1
+from tests.fuzz import bodies, http1, told
 from tests.fuzz.deliveries import seed
+from tests.support.dialects import frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,30 @@ FRAMES = (
     b"\xc1\x7f\x00\x00\x00\x00\x00\x00\x00\x03abc\x88\x82\x12\x34\x56\x78\x11\xdc",
     b"\x80\x00",
     b"\x83\x00",
+)
+OPENINGS = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x12\x04",
+    b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03",
+    b"POST /v1/chat/completions HTTP/1.1\r\n",
+    b"PRI /x HTTP/1.1\r\n",
+)
+EVENT_STREAMS = (
+    frame(b'{"bytes":"e30="}') + frame(b'{"message":"slow"}', b"exception/throttlingException"),
+    frame(b"", b"event/") + frame(b"x" * 40)[:-1] + b"!",
+    bytes(16) + b"\x00\x00\x00\x10",
+)
+ARRAYS = (
+    b'[{"candidates":[{"content":{"parts":[{"text":"a ] } \\" b"}]}}]},\r\n{"usageMetadata":{}}]',
+    b"\xef\xbb\xbf [ 1, [2], {}, null ] ",
+    b'{"error":{"code":400}}',
+    b'[{"a":"\xc3\xa9","b":[[]]},{"cut',
+)
+ERRORS = (
+    b"stream chunk parse: missing field id at line 1 column 184",
+    b"Incorrect API key provided: sk-proj-Ab12. You can find it at https://a.test/x?y=z",
+    b"litellm.APIConnectionError: OpenAIException - 'messages[0].content' is \"please stop\" 4111 1111 1111 1111",
+    b'{"error":{"type":"overloaded_error","code":529,"message":"Overloaded, try `again` in 1.5s"}}',
+    "Max Field wrote “too long” to anna@mail.test… ein Fehler".encode(),
 )
 
 TARGETS = {
@@ -115,5 +140,30 @@ TARGETS = {
             b"\x7e\x00\x02",
             b"\x7f" + bytes(7) + b"\x02",
         ),
+    ),
+    "sniff": Target(told.check_sniff, tuple(map(seed, OPENINGS)), (b"PRI ", b"\x16\x03", b"\x01", b"\r\n\r\nSM")),
+    "eventstream": Target(
+        told.check_eventstream,
+        tuple(seed(body, switches=switches) for body in EVENT_STREAMS for switches in (0, 1)),
+        (frame(b"{}"), frame(b"", b"error/x"), b":event-type", b"\x07\x00\x05", bytes(4)),
+    ),
+    "json_array": Target(
+        told.check_json_array,
+        tuple(seed(body, switches=switches) for body in ARRAYS for switches in (0, 1)),
+        (b"[", b"]", b"{}", b",", b'"', b"\\", b"[{", b"}]", b"\xef\xbb\xbf", b'"a":'),
+    ),
+    "lexicon": Target(
+        told.check_lexicon,
+        tuple(map(seed, ERRORS)),
+        (b"error ", b"line 1 ", b"'", b'"', b"`", b"\\", b": ", b" 12345", b"\xe2\x80\xa6", b"@", b"://", b"_", b"API"),
+    ),
+    "forms": Target(
+        told.check_forms,
+        (
+            *(seed(body, switches=switches) for body in STREAMS for switches in (0, 1, 4, 9)),
+            *(seed(body, switches=2) for body in ARRAYS),
+            *(seed(body, switches=3) for body in EVENT_STREAMS),
+        ),
+        (b"data: ", b"\n\n", b"\r\n\r\n", b"event: error\n", b"[{}", b",{}", frame(b"{}"), b"data: [DONE]\n\n"),
     ),
 }

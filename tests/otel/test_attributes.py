@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import attributes
-from otel.attributes import SpanError, read, shown, texts, write
+from otel.attributes import SpanError, read, read_dimensions, shown, texts, write, write_dimensions
 from otel.hop import (
     Anchor,
+    BodyDigests,
     End,
     Ending,
     Exchange,
@@ -24,7 +27,7 @@ from otel.hop import (
     Usage,
 )
 from otel.timeline import Packed
-from tests.support.builders import anchors, ends, exchanges, limits, moments, traffics, usages
+from tests.support.builders import anchors, digests, ends, exchanges, limits, moments, traffics, usages
 
 TABLES = {
     "HOP": Hop,
@@ -35,14 +38,16 @@ TABLES = {
     "TRAFFIC": Traffic,
     "USAGE": Usage,
     "LIMITS": RateLimits,
+    "DIGESTS": BodyDigests,
     "END": End,
     "PACKED": Packed,
 }
 ELSEWHERE = {  # fields that are no attribute: parts of their own, or fields of the span itself
     "HOP": {
         "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline",
-        "sent", "usage", "limits", "end",
+        "sent", "usage", "limits", "digests", "end",
     },
+    "EXCHANGE": {"dimensions"},
     "PLACE": {"resource"},
     "PACKED": {"parts"},
 }  # fmt: skip
@@ -58,11 +63,12 @@ def test_every_field_has_its_attribute(name):
     ("name", "parts"),
     [
         ("ANCHOR", anchors()),
-        ("EXCHANGE", exchanges()),
+        ("EXCHANGE", exchanges().map(lambda exchange: replace(exchange, dimensions=()))),
         ("MOMENTS", moments()),
         ("TRAFFIC", traffics()),
         ("USAGE", usages()),
         ("LIMITS", limits()),
+        ("DIGESTS", digests()),
         ("END", ends()),
     ],
 )
@@ -78,6 +84,36 @@ def test_what_is_written_is_read(name, parts):
 def test_none_is_written_as_nothing():
     assert set(write(attributes.MOMENTS, Moments(closed_ns=1))) == {"gapline.closed"}
     assert "gen_ai.request.stream" not in write(attributes.EXCHANGE, Exchange(method="GET", path="/"))
+
+
+def test_what_few_spans_have_is_left_out_where_there_is_none_of_it():
+    written = write(attributes.TRAFFIC, Traffic()) | write(attributes.EXCHANGE, Exchange(method="GET", path="/"))
+    rare = {"gapline.keepalives", "gapline.bytes_injected", "gapline.guard.fired", "gapline.error.detail"}
+    assert not rare & set(written)
+
+
+@given(exchanges())
+def test_each_dimension_is_an_attribute_of_its_own(exchange):
+    written = write_dimensions(exchange.dimensions)
+    assert written == {f"gapline.dimension.{name}": value for name, value in exchange.dimensions}
+    assert read_dimensions({"gapline.hop": "x", **dict(reversed(written.items()))}) == exchange.dimensions
+
+
+@pytest.mark.parametrize("names", [("b", "a"), ("a", "a")])
+def test_dimensions_that_are_out_of_order_or_doubled_have_no_attributes(names):
+    with pytest.raises(SpanError, match=r"^gapline\.dimension\.: names are not in order, each once$"):
+        write_dimensions([(name, "x") for name in names])
+
+
+def test_a_dimension_that_is_no_text_is_named():
+    with pytest.raises(SpanError, match=r"^gapline\.dimension\.region: 1 is not a string$"):
+        read_dimensions({"gapline.dimension.region": 1})
+
+
+@pytest.mark.parametrize("value", ["", "sha256:", "sha256:" + "0" * 63, "sha256:" + "A" * 64, "md5:" + "0" * 64, 7])
+def test_a_digest_is_a_sha256(value):
+    with pytest.raises(SpanError, match=r"^gapline\.digest\.upstream: .* is not"):
+        read(attributes.DIGESTS, {"gapline.digest.upstream": value, "gapline.digest.downstream": "sha256:" + "0" * 64})
 
 
 def test_enums_are_written_as_plain_strings():

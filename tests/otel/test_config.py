@@ -31,6 +31,12 @@ def test_only_the_data_directory_is_required():
     assert made.retention == RetentionPolicy()
 
 
+def test_the_log_is_json_away_from_a_terminal_unless_it_is_told_otherwise():
+    assert read().log_format == "auto"
+    assert [read(log_format=form).log_format for form in ("json", "text")] == ["json", "text"]
+    assert errors_of(log_format="xml") == ("--log-format: 'xml': must be one of auto, json, text",)
+
+
 def test_without_a_data_directory_it_says_so():
     with pytest.raises(ConfigError, match=r"^--data: required \(or GAPLINE_COLLECTOR_DATA, or data in the file\)$"):
         config_of({}, {})

@@ -1,20 +1,27 @@
 import io
 import json
 import logging
+import os
+import pty
+import re
 import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from otel.logs import Lines, where
+from otel.logs import JsonLines, Lines, where
+
+HOSTILE = ["", "a\nb", "\x1b[2J", "\x7f", "\u2028", "\u202e", "🙂", '"', "\ud800", "{}", "a=b"]
 
 
-@pytest.fixture
+@pytest.fixture(params=[Lines])
 def lines(request: pytest.FixtureRequest):
     """A logger of a given name, and what it has written."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(Lines())
+    handler.setFormatter(request.param())
 
     def logger(name: str) -> logging.Logger:
         made = logging.getLogger(name)
@@ -42,7 +49,7 @@ def test_a_field_that_is_none_is_left_out_and_one_that_is_nothing_else_is_not(li
     assert written()[0].endswith('seen spans=0 is_on=False id=""')
 
 
-@pytest.mark.parametrize("hostile", ["", "a\nb", "\x1b[2J", "\u2028", "🙂", '"', "\ud800"])
+@pytest.mark.parametrize("hostile", [value for value in HOSTILE if value != "{}"])
 def test_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
     logger, written = lines
     logger("otel.test").warning("seen", extra={"value": hostile})
@@ -51,6 +58,105 @@ def test_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
     assert line.isascii()
     assert line.isprintable()
     assert json.loads(line.split("value=")[1]) == hostile
+
+
+def test_a_mapping_is_a_field_for_each_member_and_a_list_has_commas(lines):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"dimensions": {"region": "eu", "zone": None}, "fired": ("a", "b")})
+    logger("otel.test").warning("seen", extra={"dimensions": {}, "fired": ()})
+
+    assert [line.partition(" warning ")[2] for line in written()] == ["seen dimensions.region=eu fired=a,b", "seen"]
+
+
+as_json = pytest.mark.parametrize("lines", [JsonLines], indirect=True)
+
+
+@as_json
+def test_as_json_a_line_is_an_object_with_time_level_message_and_fields(lines):
+    logger, written = lines
+    fields = {"spans": 3, "cut": None, "is_on": False, "took_ms": 1.5, "fired": ("a",), "dimensions": {"zone": "b"}}
+    logger("otel.test").warning("spans not stored", extra=fields)
+
+    (line,) = written()
+    found = json.loads(line)
+    assert list(found) == ["time", "level", "message", *fields]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["time"])
+    assert (found["level"], found["message"]) == ("warning", "spans not stored")
+    assert {key: found[key] for key in fields} == fields | {"fired": ["a"]}
+
+
+@as_json
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_as_json_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"value": hostile, "inner": {"value": [hostile]}})
+
+    (line,) = written()
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["value"] == hostile
+    assert json.loads(line)["inner"] == {"value": [hostile]}
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+@given(st.dictionaries(st.from_regex(r"x_[a-z]{1,8}", fullmatch=True), _SCALARS | st.lists(_SCALARS)))
+def test_as_json_whatever_is_logged_is_one_line_and_reads_the_same(fields):
+    record = logging.makeLogRecord({"name": "otel", "msg": "seen", "levelname": "INFO", **fields})
+    line = JsonLines().format(record)
+    assert line.isascii()
+    assert line.isprintable()
+    assert {key: value for key, value in json.loads(line).items() if key.startswith("x_")} == fields
+
+
+@as_json
+def test_as_json_no_field_takes_the_place_of_time_level_or_message(lines):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"time": "never", "level": "none", "huge": 1 << 80, "odd": {1}})
+
+    found = json.loads(written()[0])
+    assert (found["level"], found["message"], found["huge"], found["odd"]) == ("warning", "seen", 1 << 80, "{1}")
+    assert found["time"] != "never"
+
+
+@as_json
+def test_as_json_too_of_others_only_the_form_is_shown_and_of_exceptions_where_they_were(lines):
+    logger, written = lines
+    try:
+        raise ValueError("the user's own words")
+    except ValueError:
+        logger("elsewhere").exception("bad %r", "words")
+
+    found = json.loads(written()[0])
+    assert found["message"] == "elsewhere: bad %r"
+    assert found["exception"].startswith("ValueError at test_logs.py:")
+    assert "words" not in written()[0]
+
+
+@pytest.mark.parametrize(("log_format", "is_json"), [("auto", True), ("json", True), ("text", False)])
+def test_away_from_a_terminal_lines_are_json_unless_text_is_asked_for(log_format: str, is_json: bool):
+    code = f"import logging, otel.logs as logs; logs.log_to_stderr('info', log_format={log_format!r})"
+    code += "; logging.getLogger('otel').info('x')"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stderr.startswith("{") is is_json
+
+
+def test_on_a_terminal_they_are_text_unless_json_is_asked_for():
+    assert [first_on_a_terminal(log_format) for log_format in ("auto", "text", "json")] == [b"2", b"2", b"{"]
+
+
+def first_on_a_terminal(log_format: str) -> bytes:
+    code = f"import logging, otel.logs as logs; logs.log_to_stderr('info', log_format={log_format!r})"
+    code += "; logging.getLogger('otel').info('x')"
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+        return os.read(ours, 1)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_of_other_libraries_only_the_form_is_shown(lines):

@@ -17,13 +17,16 @@ import grpc
 import pytest
 
 from otel.__main__ import LOCK_NAME, main
+from otel.glance import Moment, glance_to_log
 from otel.otlp import decode_response, encode_request, encode_request_json
+from otel.otlp_logs import encode_record, request_of
 from otel.span import hop_to_span
 from otel.store.sqlite import FILE_NAME, SqliteStore
 from tests.support.chain import GATEWAY, PROXY, Chain, run
+from tests.support.glances import a_glance
 
 ROOT = Path(__file__).parents[2]
-LOCAL = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--query", "127.0.0.1:0")
+LOCAL = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--query", "127.0.0.1:0", "--log-format", "text")
 STALLED = run(Chain(stalls=((PROXY, 60, 3_000_000_000),)))
 BODY = encode_request(hop_to_span(hop) for hop in STALLED)
 
@@ -46,8 +49,10 @@ class Process:
             body = response.read()
             return json.loads(body) if "json" in response.headers["Content-Type"] else body.decode()
 
-    def post(self, body: bytes, content_type: str = "application/x-protobuf", **headers: str) -> bytes:
-        url = f"http://{self.addresses['http']}/v1/traces"
+    def post(
+        self, body: bytes, content_type: str = "application/x-protobuf", *, path: str = "/v1/traces", **headers: str
+    ) -> bytes:
+        url = f"http://{self.addresses['http']}{path}"
         headers = {"Content-Type": content_type, **headers}
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")
         with urllib.request.urlopen(request, timeout=5) as response:
@@ -109,6 +114,34 @@ def test_from_spans_to_the_verdict(tmp_path: Path):
         assert "gapline_collector_store_unreadable_total 0" in metrics
         assert "gapline_collector_store_disk_free_bytes " in metrics
         assert "gapline_collector_build_info{version=" in metrics
+
+
+@pytest.mark.e2e
+def test_open_streams_are_live_until_their_final_span_comes(tmp_path: Path):
+    _, proxy, gateway = STALLED
+    glances = [
+        a_glance(
+            Moment.STALLED,
+            trace_id=hop.trace_id,
+            span_id=hop.span_id,
+            request_id=hop.request_id,
+            hop=hop.place.hop,
+            is_stalled=True,
+            silent_s=2.0,
+        )
+        for hop in (proxy, gateway)
+    ]
+    body = request_of(map(encode_record, map(glance_to_log, glances)), resource={}, scope_name="gapline")
+    with collector(tmp_path) as process:
+        assert process.post(body, path="/v1/logs") == b""
+        assert {stream["hop"] for stream in process.get("/api/live")["streams"]} == {PROXY, GATEWAY}
+        process.post(encode_request([hop_to_span(proxy)]))
+        (stream,) = process.get("/api/live?stalled=true")["streams"]
+        assert (stream["hop"], stream["is_stalled"]) == (GATEWAY, True)
+        assert stream["silent_s"] >= 2.0
+        metrics = process.get("/metrics")
+        assert "gapline_collector_live_streams 1" in metrics
+        assert 'gapline_collector_log_records_total{result="taken"} 2' in metrics
 
 
 @pytest.mark.e2e

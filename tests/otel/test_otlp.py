@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel import otlp
+from otel import otlp, otlp_values
 from otel.otlp import (
     OtlpError,
     decode_request,
@@ -270,23 +270,23 @@ class TestProtobuf:
         unit = tag + b"\x00"  # an empty message on each level, and a number that nobody knows
         monkeypatch.setattr(otlp, "FIELDS_PER_REQUEST", 60)
         assert len(decode_request(unit * 20)) == (20 if len(tag) == 5 else 0)
-        monkeypatch.setattr(otlp, "_parsed", None)
+        monkeypatch.setattr(otlp, "parsed", None)
         with pytest.raises(OtlpError, match="spans"):
             decode_request(unit * 61)
 
     def test_json_that_grows_beyond_measure_is_refused_before_it_is_parsed(self, monkeypatch):
-        monkeypatch.setattr(otlp, "OBJECTS_PER_REQUEST", 10)
+        monkeypatch.setattr(otlp_values, "OBJECTS_PER_REQUEST", 10)
         with pytest.raises(OtlpError, match="more than 10 JSON objects"):
             decode_request_json(b'{"resourceSpans":[' + b"{}," * 10)
 
     @given(spans=st.lists(SPANS, max_size=5))
     def test_spans_are_counted_without_parsing(self, spans):
         body = encode_request(spans)
-        assert len(spans) <= len(list(otlp._fields(body, 0, len(body)))) <= 5 * len(spans)
+        assert len(spans) <= len(list(otlp_values.fields(body, otlp._SPANS_AT))) <= 5 * len(spans)
 
     @given(st.binary(max_size=60))
     def test_the_count_ends_whatever_the_body(self, body):
-        assert len(list(otlp._fields(body, 0, len(body)))) <= len(body)
+        assert len(list(otlp_values.fields(body, otlp._SPANS_AT))) <= len(body)
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,24 @@ from aiohttp import web
 from google.rpc import status_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry._logs import LogRecord as AnyRecord
 from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel import receiver as module
+from otel.glance import Glance, Moment, glance_to_log
 from otel.grain import LEFT_OUT
 from otel.otlp import decode_response, encode_request, encode_request_json
+from otel.otlp_logs import LogRecord, decode_logs_response, encode_logs_json, encode_record, request_of
 from otel.receiver import Receiver, TryLaterError, http_runner
 from otel.span import Span, hop_to_span, without_timeline
 from tests.support.builders import a_chain, a_hop, a_timeline
+from tests.support.glances import a_glance
 from tests.support.peers import readable
 from tests.support.stores import TROUBLES, TroubledStore
 
@@ -42,13 +50,16 @@ class Serving:
     url: str
     store: TroubledStore
     receiver: Receiver
+    noticed: list[Glance]
 
-    async def post(self, body: bytes, *, content_type: str = PROTOBUF, **headers: str) -> tuple[int, bytes, str]:
+    async def post(
+        self, body: bytes, *, content_type: str = PROTOBUF, path: str = "/v1/traces", **headers: str
+    ) -> tuple[int, bytes, str]:
         """Status, body and content type of the answer."""
         named = {"Content-Type": content_type} | {name.replace("_", "-"): value for name, value in headers.items()}
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self.url + "/v1/traces", data=body, headers=named) as response,
+            session.post(self.url + path, data=body, headers=named) as response,
         ):
             return response.status, await response.read(), response.content_type
 
@@ -56,13 +67,14 @@ class Serving:
 @asynccontextmanager
 async def serving(*, token: str | None = None):
     store = TroubledStore()
-    receiver = Receiver(store.write, token=token)
+    noticed: list[Glance] = []
+    receiver = Receiver(store.write, notice=noticed.append, token=token)
     runner = http_runner(receiver)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
-        yield Serving(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}", store, receiver)
+        yield Serving(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}", store, receiver, noticed)
     finally:
         await runner.cleanup()
 
@@ -331,7 +343,7 @@ class TestToken:
 class TestReasons:
     @pytest.fixture
     def receiver(self):
-        return Receiver(TroubledStore().write)
+        return Receiver(TroubledStore().write, notice=lambda glance: None)
 
     async def test_are_few_short_and_escaped(self, receiver):
         hostile = "\x1b[2J" + "x" * 100_000
@@ -347,7 +359,7 @@ class TestReasons:
 
     @given(st.binary(max_size=200), st.booleans())
     async def test_any_body_is_answered_or_refused(self, body, as_json):
-        receiver = Receiver(TroubledStore().write)
+        receiver = Receiver(TroubledStore().write, notice=lambda glance: None)
         try:
             rejected, _ = await receiver.take(body, as_json=as_json)
         except module.OtlpError:
@@ -362,7 +374,7 @@ class TestReasons:
 )
 async def test_whatever_the_store_answers_sent_is_stored_or_rejected_and_nothing_is_both(script, requests):
     store = TroubledStore(script=list(script))
-    receiver = Receiver(store.write)
+    receiver = Receiver(store.write, notice=lambda glance: None)
     rejected = 0
     for spans in requests:
         while True:
@@ -387,3 +399,72 @@ async def test_the_packaged_http_exporter_delivers_to_us(server, compression):
     assert await asyncio.to_thread(exporter.export, sent) is SpanExportResult.SUCCESS
     await asyncio.to_thread(exporter.shutdown)
     assert sorted(server.store.hops, key=str) == sorted([*CHAIN, long], key=str)
+
+
+GLANCES = [a_glance(Moment.STALLED), a_glance(number=2)]
+OTHERS_LOG = LogRecord(event_name="", at_ns=1, attributes={"log.file.name": "app.log"})
+BROKEN_LOG = LogRecord(event_name="gapline.stream.open", at_ns=1, trace_id="ab" * 16, span_id="cd" * 8)
+
+
+def logs_protobuf(records) -> bytes:
+    return request_of(map(encode_record, records), resource={"service.name": "x"}, scope_name="gapline")
+
+
+def logs_json(records) -> bytes:
+    return encode_logs_json(records, resource={"service.name": "x"}, scope_name="gapline")
+
+
+@pytest.mark.parametrize(("content_type", "encode"), [(PROTOBUF, logs_protobuf), (JSON, logs_json)])
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+class TestLogRecords:
+    async def test_glances_are_noticed_and_the_records_of_others_are_taken_and_dropped(
+        self, server, content_type, encode, coding
+    ):
+        body = encode([OTHERS_LOG, *map(glance_to_log, GLANCES), OTHERS_LOG])
+        sent = gzip.compress(body) if coding == "gzip" else body
+        status, answer, answered = await server.post(
+            sent, content_type=content_type, path="/v1/logs", Content_Encoding=coding
+        )
+        assert (status, answered) == (200, content_type)
+        assert decode_logs_response(answer, as_json=content_type == JSON) == (0, "")
+        assert server.noticed == GLANCES
+        counters = server.receiver.counters
+        assert (counters.glances, counters.foreign_logs, counters.rejected_logs, counters.spans) == (2, 2, 0, 0)
+
+    async def test_what_means_to_be_a_glance_and_is_none_is_told(self, server, content_type, encode, coding):
+        del coding
+        body = encode([BROKEN_LOG, *map(glance_to_log, GLANCES)])
+        status, answer, _ = await server.post(body, content_type=content_type, path="/v1/logs")
+        assert status == 200
+        told = decode_logs_response(answer, as_json=content_type == JSON)
+        assert told == (1, "1 × gapline.request_id: missing")
+        assert server.noticed == GLANCES
+
+
+async def test_logs_need_the_token_too():
+    async with serving(token="s3cret") as server:
+        body = logs_protobuf(map(glance_to_log, GLANCES))
+        assert (await server.post(body, path="/v1/logs"))[0] == 401
+        assert (await server.post(body, path="/v1/logs", Authorization="Bearer s3cret"))[0] == 200
+        assert server.noticed == GLANCES
+
+
+async def test_logs_that_are_none_are_refused(server):
+    assert (await server.post(b"\xff\xff", path="/v1/logs"))[0] == 400
+    assert (await server.post(b"[]", content_type=JSON, path="/v1/logs"))[0] == 400
+    assert server.receiver.counters.refused_requests == 2
+
+
+async def test_many_glances_are_taken_in_portions(server, monkeypatch):
+    monkeypatch.setattr(module, "PORTION_GLANCES", 3)
+    many = [a_glance(number=number) for number in range(1, 11)]
+    assert (await server.post(logs_protobuf(map(glance_to_log, many)), path="/v1/logs"))[0] == 200
+    assert server.noticed == many
+
+
+async def test_the_packaged_exporter_of_logs_finds_its_records_taken(server):
+    exporter = OTLPLogExporter(endpoint=server.url + "/v1/logs")
+    record = ReadableLogRecord(AnyRecord(timestamp=1, body="somebody's text", event_name="other"), Resource({}))
+    result = await asyncio.to_thread(exporter.export, [record])
+    assert result is LogRecordExportResult.SUCCESS
+    assert server.receiver.counters.foreign_logs == 1

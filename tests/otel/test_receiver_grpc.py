@@ -12,37 +12,41 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel import receiver as receiver_module
 from otel import receiver_grpc as module
+from otel.glance import Glance, glance_to_log
 from otel.otlp import decode_response, encode_request
+from otel.otlp_logs import decode_logs_response
 from otel.receiver import Receiver
 from otel.receiver_grpc import MESSAGE_BYTES, grpc_server
 from otel.span import hop_to_span
-from tests.otel.test_receiver import CHAIN, FOREIGN, SPANS
+from tests.otel.test_receiver import BROKEN_LOG, CHAIN, FOREIGN, GLANCES, OTHERS_LOG, SPANS, logs_protobuf
 from tests.support.builders import a_hop, a_timeline
 from tests.support.peers import readable
 from tests.support.stores import TroubledStore
 
+LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 class Serving:
-    def __init__(self, target: str, store: TroubledStore, receiver: Receiver) -> None:
-        self.target, self.store, self.receiver = target, store, receiver
+    def __init__(self, target: str, store: TroubledStore, receiver: Receiver, noticed: list[Glance]) -> None:
+        self.target, self.store, self.receiver, self.noticed = target, store, receiver, noticed
 
-    async def export(self, body: bytes, **metadata: str) -> bytes:
+    async def export(self, body: bytes, method: str = EXPORT, **metadata: str) -> bytes:
         limit = [("grpc.max_send_message_length", -1)]
         async with grpc.aio.insecure_channel(self.target, options=limit) as channel:
-            return await channel.unary_unary(EXPORT)(body, metadata=tuple(metadata.items()))
+            return await channel.unary_unary(method)(body, metadata=tuple(metadata.items()))
 
 
 @asynccontextmanager
 async def serving(*, token: str | None = None):
     store = TroubledStore()
-    receiver = Receiver(store.write, token=token)
+    noticed: list[Glance] = []
+    receiver = Receiver(store.write, notice=noticed.append, token=token)
     server = grpc_server(receiver)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        yield Serving(f"127.0.0.1:{port}", store, receiver)
+        yield Serving(f"127.0.0.1:{port}", store, receiver, noticed)
     finally:
         await server.stop(None)
 
@@ -145,7 +149,7 @@ async def test_with_the_token_everybody_does():
 async def test_other_methods_are_not_implemented(server):
     async with grpc.aio.insecure_channel(server.target) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/opentelemetry.proto.collector.logs.v1.LogsService/Export")(b"")
+            await channel.unary_unary("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export")(b"")
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -157,3 +161,18 @@ async def test_the_packaged_grpc_exporter_delivers_to_us(server, compression):
     assert await asyncio.to_thread(exporter.export, sent) is SpanExportResult.SUCCESS
     await asyncio.to_thread(exporter.shutdown)
     assert sorted(server.store.hops, key=str) == sorted([*CHAIN, long], key=str)
+
+
+async def test_glances_are_noticed_and_the_records_of_others_dropped(server):
+    body = logs_protobuf([OTHERS_LOG, *map(glance_to_log, GLANCES), BROKEN_LOG])
+    answer = await server.export(body, method=LOGS)
+    assert decode_logs_response(answer, as_json=False) == (1, "1 × gapline.request_id: missing")
+    assert server.noticed == GLANCES
+
+
+async def test_logs_need_the_token_too():
+    async with serving(token="s3cret") as server:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await server.export(logs_protobuf([]), method=LOGS)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert await server.export(logs_protobuf([]), method=LOGS, authorization="Bearer s3cret") == b""

@@ -50,6 +50,12 @@ MAY_BE_ABSENT = {
     "gapline.end.cut",
     "gapline.error.type",
     "gapline.error.code",
+    "gapline.error.detail",
+    "gapline.guard.fired",
+    "gapline.dimension.client",
+    "gapline.dimension.region",
+    "gapline.keepalives",
+    "gapline.bytes_injected",
     "gapline.request_forwarded",
     "gapline.headers_received",
     "gapline.upstream_ended",
@@ -250,6 +256,8 @@ class TestReading:
         assert (hop.exchange.request_is_stream, hop.exchange.prompt_bucket) == (None, None)
         assert (hop.sent, hop.traffic.missing_bytes, hop.end.cut) == (None, None, None)
         assert (hop.usage, hop.limits, hop.exchange.finish_reasons) == (Usage(), RateLimits(), ())
+        assert (hop.exchange.dimensions, hop.exchange.guard_fired, hop.digests) == ((), (), None)
+        assert (hop.traffic.keepalive_count, hop.traffic.injected_bytes) == (0, 0)
 
     def test_another_programs_span_is_none_of_ours(self):
         span = Span(trace_id="ab" * 16, span_id="cd" * 8, name="GET /", start_ns=1, end_ns=2)

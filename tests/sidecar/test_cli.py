@@ -60,7 +60,7 @@ def test_ctrl_c_ends_as_shells_expect(planted):
 def test_help_teaches_on_one_screen(capsys, argv):
     assert cli.main(argv) == 0
     text = capsys.readouterr().out
-    assert len(text.splitlines()) <= 20
+    assert len(text.splitlines()) <= 24
     assert all(len(line) <= 80 for line in text.splitlines())
     assert all(f"\n  {command.name} " in text for command in cli.COMMANDS)
     assert "gapline demo --fault " in text

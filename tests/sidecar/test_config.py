@@ -2,7 +2,8 @@ import pytest
 
 from otel.settings import Address, ConfigError, UnixPath
 from sidecar.config import PREFIX, Config, config_of, parser
-from sidecar.options import OPTIONS, Egress
+from sidecar.option_values import Egress
+from sidecar.options import OPTIONS
 
 NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
 
@@ -65,6 +66,32 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "clock_offset": "-1h",
         "loop": "asyncio",
         "log_level": "debug",
+        "guard": "enforce",
+        "first_event_timeout": "10m",
+        "next_event_timeout": "1m",
+        "content_timeout": "5m",
+        "guard_rule": "path=/v1/*;first=20m,model=small-*;next=10s",
+        "missing_terminal": "error",
+        "keepalive": "15s",
+        "keepalive_text": "still here",
+        "keepalive_form": "line",
+        "keepalive_early": "true",
+        "keepalive_signed": "true",
+        "signed_headers": "X-Sig",
+        "hold_head": "5s",
+        "digests": "true",
+        "log_format": "json",
+        "log_start": "true",
+        "error_text": "full",
+        "probe_agents": "our-probe",
+        "probe_paths": "/ours",
+        "probe_headers": "X-Ours=1",
+        "probe_prompt": "16",
+        "dimensions": "tenant=X-Tenant",
+        "client_key": "a secret of some length",
+        "semconv": "both",
+        "export_logs": "off",
+        "heartbeat": "1m",
     }
     assert values.keys() == {option.name for option in OPTIONS}
 
@@ -106,12 +133,26 @@ def test_all_errors_of_all_sources_are_told_at_once():
         ("clock_offset", "--1s"),
         ("event_limit", "many"),
         ("export_token", "two words"),
+        ("guard", "maybe"),
+        ("guard_rule", "path=/v1"),
+        ("keepalive_text", "two\nlines"),
+        ("signed_headers", "a b"),
+        ("probe_paths", "no-slash"),
+        ("dimensions", "tenant"),
+        ("client_key", "short"),
     ],
 )
 def test_a_value_that_breaks_its_rule_is_named(name, value):
     (told,) = errors({**NEEDED, name: value})
 
     assert name.replace("_", "-") in told
+
+
+@pytest.mark.parametrize(("name", "secret"), [("export_token", "CANARY two words"), ("client_key", "CANARY")])
+def test_a_secret_that_breaks_its_rule_is_not_shown(name, secret):
+    (told,) = errors({**NEEDED, name: secret})
+
+    assert "CANARY" not in told
 
 
 def test_what_clashes_is_told_beside_what_cannot_be_read():

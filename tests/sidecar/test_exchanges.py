@@ -13,6 +13,7 @@ from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
 from sidecar.live import Live
+from sidecar.recording.asked import Asked
 from sidecar.recording.beside import Blocks
 from sidecar.recording.recorder import Recorder
 from tests.support.clock import FakeClock
@@ -106,11 +107,13 @@ class Bench:
     def begin(self):
         anchor = Anchor(self.clock.wall_ns(), self.clock.monotonic_ns(), "d")
         recorder = Recorder(
-            Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+            Asked(
+                Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+                method="GET",
+                path="/v1/chat/completions",
+            ),
             place=Place("gateway", TapRole.INGRESS),
             anchor=anchor,
-            method="GET",
-            path="/v1/chat/completions",
         )
         live = Live(recorder, anchor, connection=FakeConnection())
         self.exchanges.begin(live)
@@ -271,7 +274,7 @@ async def test_who_waits_in_line_is_no_stalled_stream(bench, caplog):
 
     assert (bench.exchanges.stall_count, caplog.records, bench.kept.hops) == (0, [], [])
     bench.exchanges.finish(live)
-    assert bench.kept.about["queued_s"] == 3.0
+    assert bench.kept.about["queued_ms"] == 3_000.0
 
 
 async def test_an_answer_that_does_not_come_is_a_silence_too(bench):
@@ -337,7 +340,7 @@ async def test_a_segment_that_cannot_be_made_is_counted_and_ends_neither_the_str
     live, other = bench.begin(), bench.begin()
     for each in (live, other):
         bench.answer(each, HELLO)
-    live.recorder._identity = None  # no hop can be made without
+    live.recorder.asked.identity = None  # no hop can be made without
     bench.exchanges.cut(live, bench.clock.monotonic_ns())
     bench.pass_ms(2_000)
 

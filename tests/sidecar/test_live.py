@@ -8,6 +8,7 @@ from otel.hop import Anchor, Place, TapRole
 from sidecar.bounds.deadlines import OVERLOADED, SLOW_READER
 from sidecar.identity import Identity
 from sidecar.live import Live
+from sidecar.recording.asked import Asked
 from sidecar.recording.recorder import Recorder
 from tests.support.clock import FakeClock
 
@@ -35,11 +36,13 @@ def a_live(connection):
     clock = FakeClock(monotonic_ns=1_000)
     anchor = Anchor(clock.wall_ns(), clock.monotonic_ns(), "d")
     recorder = Recorder(
-        Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+        Asked(
+            Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+            method="GET",
+            path="/",
+        ),
         place=Place("gateway", TapRole.INGRESS),
         anchor=anchor,
-        method="GET",
-        path="/",
     )
     return Live(recorder, anchor, connection=connection)
 

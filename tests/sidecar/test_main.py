@@ -50,7 +50,19 @@ class Process:
 
 @asynccontextmanager
 async def process(url, *flags):
-    arguments = ["--listen", "127.0.0.1:0", "--admin", "off", "--hop", "here", "--upstream", url, *flags]
+    arguments = [
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "off",
+        "--hop",
+        "here",
+        "--upstream",
+        url,
+        "--log-format",
+        "text",
+        *flags,
+    ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("GAPLINE_", "OTEL_"))}
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sidecar", *arguments, stderr=asyncio.subprocess.PIPE, env=environ

@@ -1,63 +1,25 @@
-"""Each option says what is wrong with a value, and what a good one becomes."""
+"""The table of options: what it says of itself is true."""
 
 import pytest
 
-from otel.settings import Address, ConfigError, UnixPath
-from sidecar.config import config_of
-from sidecar.options import OPTIONS, Egress
+from otel.settings import REQUIRED, shown
+from sidecar.options import OPTIONS
 
-NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
-
-
-def parsed(name, value):
-    (option,) = [option for option in OPTIONS if option.name == name]
-    return option.parse(value)
+_TOLD = [option for option in OPTIONS if option.default not in (REQUIRED, None, ()) and not option.is_switch]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "found"),
-    [
-        ("listen", "[::1]:80, unix:/run/a", (Address("::1", 80), UnixPath("/run/a"))),
-        ("upstream", "unix:/run/vllm.sock", "unix:/run/vllm.sock"),
-        ("upstream", "https://api.example/v1/", "https://api.example/v1"),
-        ("egress", "x=127.0.0.1:1=http://a/b=c", (Egress("x", Address("127.0.0.1", 1), "http://a/b=c"),)),
-        ("workers", "auto", 0),
-        ("workers", "64", 64),
-        ("memory_limit", "auto", "auto"),
-        ("memory_limit", "off", None),
-        ("memory_limit", "1G", 1 << 30),
-        ("clock_offset", "-1h", -3600.0),
-        ("request_id_headers", "X-A, x-b", ("x-a", "x-b")),
-        ("spool", "off", None),
-    ],
-)
-def test_a_good_value_becomes(name, value, found):
-    assert parsed(name, value) == found
+@pytest.mark.parametrize("option", _TOLD, ids=lambda option: option.name)
+def test_the_default_that_is_shown_is_the_default(option):
+    assert option.parse(shown(option)) == option.default
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("listen", "", "at least one"),
-        ("listen", "unix:relative", "unix:/PATH"),
-        ("upstream", "unix:relative", "unix:/PATH"),
-        ("upstream", "ftp://a", "http://"),
-        ("egress", "x=127.0.0.1:1", "NAME=HOST:PORT=URL"),
-        ("upstream", "10.0.0.1:80", "unix:/PATH"),
-        ("listen", "127.0.0.1:1,oops", "--listen: 'oops': "),
-        ("request_id_headers", "x-a,b c", "--request-id-headers: 'b c': "),
-        *(
-            ("workers", value, "must be auto or a number from 1 to 64")
-            for value in ("0", "65", "-1", "two", "9" * 5_000)
-        ),
-        ("max_streams", "-1", "whole number"),
-        ("memory_limit", "much", "size"),
-        ("slow_reader", "wait", "pause, end"),
-    ],
-)
-def test_a_value_that_breaks_its_rule_is_told_with_it(name, value, rule):
-    with pytest.raises(ConfigError) as caught:
-        config_of({**NEEDED, name: value}, {})
-    (told,) = caught.value.errors
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_its_help_is_one_plain_sentence(option):
+    assert option.help[0] == option.help[0].lower()
+    assert not option.help.endswith(".")
 
-    assert rule in told
+
+def test_no_name_stands_there_twice():
+    names = [option.name for option in OPTIONS]
+
+    assert len(names) == len(set(names))

@@ -18,6 +18,7 @@ from otel.hop import (
     WEBSOCKET,
     Anchor,
     Blocked,
+    BodyDigests,
     End,
     Ending,
     EventClass,
@@ -174,6 +175,7 @@ _NS = st.integers(0, 600 * SECOND_NS)
 _COUNTS = st.integers(0, 1 << 40)
 _TOKENS = st.text(st.characters(codec="ascii", min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=40)
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+_NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
 _REQUEST_IDS = st.one_of(_TOKENS, st.uuids().map(str), _TEXTS.map(ids.recorded))
 _HEX = "0123456789abcdef"
 
@@ -274,9 +276,17 @@ def exchanges() -> st.SearchStrategy[Exchange]:
         has_terminal_rule=st.booleans(),
         error_type=_maybe(_TOKENS),
         error_code=_maybe(_TOKENS),
+        error_detail=_maybe(_TEXTS),
         is_probe=st.booleans(),
         finish_reasons=st.lists(_TOKENS, max_size=3).map(tuple),
+        dimensions=st.dictionaries(_NAMES, _TOKENS, max_size=3).map(lambda found: tuple(sorted(found.items()))),
+        guard_fired=st.lists(_TOKENS, max_size=2, unique=True).map(tuple),
     )
+
+
+def digests() -> st.SearchStrategy[BodyDigests]:
+    sums = st.binary(min_size=32, max_size=32).map(lambda digest: f"sha256:{digest.hex()}")
+    return st.builds(BodyDigests, sums, sums)
 
 
 def usages() -> st.SearchStrategy[Usage]:
@@ -318,6 +328,8 @@ def traffics() -> st.SearchStrategy[Traffic]:
         wasted_count=_COUNTS,
         has_unterminated_tail=st.booleans(),
         missing_bytes=_maybe(_COUNTS),
+        keepalive_count=_COUNTS,
+        injected_bytes=_COUNTS,
     )
 
 
@@ -355,5 +367,6 @@ def hops(draw: st.DrawFn, *, max_events: int = 12) -> Hop:
         sent=draw(_maybe(timelines(max_events=3))),
         usage=draw(usages()),
         limits=draw(limits()),
+        digests=draw(_maybe(digests())),
         end=None if state is State.OPEN else draw(ends()),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel.hop import End, Ending, EventClass, Hop, Phase, RateLimits, Side, State, TapRole, Usage
+from otel.hop import BodyDigests, End, Ending, EventClass, Hop, Phase, RateLimits, Side, State, TapRole, Usage
 from tests.support.builders import a_conversation, a_hop, a_timeline, ns
 
 _ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
@@ -33,8 +33,11 @@ def _failed() -> Hop:
             prompt_bucket="<16K",
             error_type="overloaded_error",
             error_code="529",
+            error_detail="stream chunk parse: missing field id at line 1 column 184",
             is_probe=True,
             finish_reasons=("length", "error"),
+            dimensions=(("client", "OpenAI/Python/1.52.0"), ("region", "eu-central-1")),
+            guard_fired=("next_event_timeout",),
         ),
         moments=replace(hop.moments, client_left_ns=ns(3.0), upstream_closed_ns=ns(3.4), downstream_ended_ns=None),
         traffic=replace(
@@ -44,6 +47,8 @@ def _failed() -> Hop:
             wasted_count=2,
             has_unterminated_tail=True,
             missing_bytes=1_024,
+            keepalive_count=3,
+            injected_bytes=39,
         ),
         usage=Usage(input_tokens=43, output_tokens=10, total_tokens=53),
         limits=RateLimits(
@@ -55,6 +60,7 @@ def _failed() -> Hop:
             token_reset_ns=ns(0.12),
             retry_after_ns=ns(20),
         ),
+        digests=BodyDigests("sha256:" + "1f" * 32, "sha256:" + "e2" * 32),
         end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True, cut="reset"),
     )
 

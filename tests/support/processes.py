@@ -33,6 +33,9 @@ READY_WITHIN_S = 30.0
 LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
 """Below those that Linux gives to outgoing connections, so that none of them can take a port before its owner does."""
 
+AS_TEXT = ("--log-format", "text")
+"""What the tests read of a log that is no terminal; flags after it win."""
+
 LEASH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: whoever started us ends, so do we, whatever ended it
@@ -226,7 +229,7 @@ class Fleet:
         own_port, admin_port = free_ports(2)
         own_port = port or own_port
         admin_url = f"http://127.0.0.1:{admin_port}"
-        arguments = ("sidecar", "--hop", hop, "--upstream", upstream, "--export", export, *flags)
+        arguments = ("sidecar", "--hop", hop, "--upstream", upstream, "--export", export, *AS_TEXT, *flags)
         addresses = ("--listen", f"127.0.0.1:{own_port}", "--admin", f"127.0.0.1:{admin_port}")
         log = self._log(hop)
         process = Sidecar(f"sidecar of {hop}", (*arguments, *addresses), ready_url=f"{admin_url}/readyz", log=log)
@@ -239,7 +242,7 @@ class Fleet:
         otlp_port, query_port = ports or free_ports(2)
         query_url = f"http://127.0.0.1:{query_port}"
         data = self.folder / f"{name}-data"
-        arguments = ("otel", "--data", str(data), "--grpc", "off", "--settle", "200ms", *flags)
+        arguments = ("otel", "--data", str(data), "--grpc", "off", "--settle", "200ms", *AS_TEXT, *flags)
         addresses = ("--http", f"127.0.0.1:{otlp_port}", "--query", f"127.0.0.1:{query_port}")
         log = self._log(name)
         process = Collector(name, (*arguments, *addresses), ready_url=f"{query_url}/readyz", log=log)

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from otel.otlp import decode_request
 from otel.span import span_to_hop
 from tests.support.processes import Process, Sidecar, until
 
-_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+_FIELD = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S+)')
 
 
 class Records:
@@ -97,6 +97,12 @@ async def exchange_count(sidecar: Sidecar) -> int:
     """Final records so far, whatever their ending."""
     metrics = await sidecar.metrics()
     return round(sum(value for series, value in metrics.items() if series.startswith("gapline_exchanges_total{")))
+
+
+def ended_as(metrics: Mapping[str, float], ending: str) -> int:
+    """Final records with that ending, whatever their other labels."""
+    prefix = f'gapline_exchanges_total{{ending="{ending}",'
+    return round(sum(value for series, value in metrics.items() if series.startswith(prefix)))
 
 
 async def idle(sidecar: Sidecar, *, within_s: float = 10.0) -> None:

@@ -49,6 +49,7 @@ DIALECTS: Final = (
 UNKNOWN: Final = (PLAIN, OPAQUE)
 """What is not told apart: the dialects of all else."""
 _PATH_ENDS: Final = tuple((end, dialect) for dialect in DIALECTS for end in dialect.path_ends)
+_ASKED_ENDS: Final = _PATH_ENDS + tuple((end, dialect) for dialect in DIALECTS for end in dialect.asked_at)
 
 
 def dialect_for(path: str, framing: str) -> Dialect:
@@ -60,10 +61,16 @@ def dialect_for(path: str, framing: str) -> Dialect:
     return next(fits, PLAIN)
 
 
+def asked_for(path: str) -> Dialect:
+    """The dialect that a request of this path asks for, before an answer tells more; the path has no query."""
+    end = path.rstrip("/")
+    return next((dialect for path_end, dialect in _ASKED_ENDS if end.endswith(path_end)), PLAIN)
+
+
 def recognise(event: Event) -> Dialect | None:
     """The dialect that alone has such an event. None: not known."""
     chunk = None if event.is_cut else parsed(event.data)
     return next((dialect for dialect in DIALECTS if dialect.begins(event, chunk)), None)
 
 
-__all__ = ["DIALECTS", "OPAQUE", "PLAIN", "UNKNOWN", "Dialect", "Ends", "Read", "dialect_for", "recognise"]
+__all__ = ["DIALECTS", "OPAQUE", "PLAIN", "UNKNOWN", "Dialect", "Ends", "Read", "asked_for", "dialect_for", "recognise"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass, Usage
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects.base import (
     Dialect,
     Ends,
@@ -24,6 +25,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
     visible_chars,
 )
+from sidecar.inspection.dialects.problems import named
 from sidecar.inspection.events import Event, Reading
 
 _TOOL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -104,12 +106,18 @@ def _usage(chunk: Object) -> Usage | None:
     return usage_of(usage.get("input_tokens"), usage.get("output_tokens"))
 
 
+def _problem(complaint: Complaint) -> Object:
+    return {"type": "error", "error": {"type": complaint.type, "message": complaint.message}}
+
+
 ANTHROPIC: Final = Dialect(
     name="anthropic",
     read=read,
     ends=Ends.MARK,
     begins=begins,
     path_ends=("/v1/messages",),
+    error_form=named(_problem),
+    body_form=_problem,
     spoken_by="Anthropic, Vertex, and those who imitate it under `/v1/messages`",
     end_mark="`message_stop`",
     error_mark="`event: error` or an event of the type `error`",

@@ -18,7 +18,9 @@ import orjson
 
 from otel.hop import EventClass, Usage
 from sidecar.inspection.dialects.outline import plain_members
+from sidecar.inspection.dialects.problems import UNNAMED, BodyForm, ErrorForm, problem
 from sidecar.inspection.events import Event, Reading
+from sidecar.telling.lexicon import MASK, masked
 
 NAME_CHARS: Final = 128
 """Longest model name or response id taken over: the longest real ones are paths and digests of some 100."""
@@ -32,6 +34,8 @@ LARGE_BYTES: Final = 64 << 10
 PARTS: Final = 30_000
 """Most brackets and commas in a longer one that is parsed: a picture has none, and a million small values would hold
 the loop for 0.2 s. What has more is looked at from outside only."""
+TEXT_CHARS: Final = 500
+"""Most that is kept of what an error said, as it was: its first sentences."""
 TOKENS: Final = 1 << 53
 """More tokens than any answer has: what counts higher is no count."""
 
@@ -40,6 +44,8 @@ Read = Callable[[Event], Reading]
 """The reading of one event; total, whatever the event."""
 
 NOTHING: Final[Object] = {}
+_WORDS: Final = ("message", "Message", "detail", "error_description", "description")
+"""Members that say what went wrong."""
 _SSE: Final = frozenset({"sse"})
 
 _NAME: Final = re.compile(rf"[!-~]{{1,{NAME_CHARS}}}\Z")
@@ -67,6 +73,9 @@ class Dialect:
     without the object where it is none. path_ends: requests whose path ends so speak it, unless the events say
     otherwise. framings: those in which its end is marked. is_resumable: a stream whose events have ids may go on in
     another one, so that its end proves nothing. open_method: asked for by this method a stream has no end of its own.
+    error_form: how a stream tells of an error that ends it, None where it cannot without knowing more; body_form: how
+    an answer does that is no stream. is_inference: a model answers. streams_unasked: it streams unless the request says
+    otherwise. asked_at: further paths that ask for it, which other APIs share, so that an answer's events have to tell.
     spoken_by, end_mark, error_mark, output: what people are told of it.
     """
 
@@ -79,6 +88,11 @@ class Dialect:
     framings: frozenset[str] = _SSE
     is_resumable: bool = False
     open_method: str = ""
+    error_form: ErrorForm | None = UNNAMED
+    body_form: BodyForm = problem
+    is_inference: bool = True
+    streams_unasked: bool = False
+    asked_at: tuple[str, ...] = ()
     spoken_by: str = ""
     end_mark: str = "nothing"
     error_mark: str = "an `error` member"
@@ -202,21 +216,48 @@ def bare(event: Event) -> Reading:
 
 
 def error_reading(chunk: Object | None, *, error_type: object = None) -> Reading:
-    """The reading of an error event: the type and code of its `error` object, or of the event itself, as tokens.
+    """The reading of an error event: the type and code of its `error` object, or of the event itself, as tokens, and
+    what it says, masked.
 
     error_type: where the event says it in another place.
     """
     chunk = NOTHING if chunk is None else chunk
     error = chunk.get("error")
+    nested_type = error.get("type") if isinstance(error, dict) else None
     error = error if isinstance(error, dict) else chunk
+    text = _said(error, chunk)
     return Reading(
         EventClass.ERROR,
         model=name_of(chunk.get("model")),
         response_id=name_of(chunk.get("id")),
-        error_type=_first_token(error_type, error.get("type"), chunk.get("error_type"), error.get("status")),
+        error_type=_first_token(
+            error_type, nested_type, chunk.get("error_type"), error.get("type"), error.get("status")
+        ),
         error_code=token_of(error.get("code")),
         request_id=name_of(chunk.get("request_id")),
+        error_detail=_detail(text),
+        error_text=text[:TEXT_CHARS] or None,
     )
+
+
+def _detail(text: str) -> str | None:
+    """What may be told of an error's text, None where none of it is known."""
+    detail = masked(text)
+    return None if detail in {"", MASK} else detail
+
+
+def said_in(event: Event) -> Object:
+    """What an error event says: its object, or its data as a text."""
+    return object_in(event) or {"message": event.data[:LENIENT_BYTES].decode("utf-8", "replace")}
+
+
+def _said(error: Object, chunk: Object) -> str:
+    """What an error says, in the first of the places where APIs say it; empty where none of them has a text."""
+    detail = chunk.get("detail")
+    details = objects(detail)[:1]  # FastAPI: what was wrong with a request, one after the other
+    places = [error.get(key) for key in _WORDS] + [chunk.get(key) for key in ("error", *_WORDS)]
+    places += [member(chunk, "detail").get(key) for key in ("message", "error")] + [item.get("msg") for item in details]
+    return next((value for value in places if isinstance(value, str) and value), "")
 
 
 @lru_cache(READINGS)

@@ -10,6 +10,7 @@ import binascii
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects import anthropic, cohere_v1, openai_chat
 from sidecar.inspection.dialects.base import (
     Dialect,
@@ -26,6 +27,7 @@ from sidecar.inspection.dialects.base import (
     text_of,
     usage_of,
 )
+from sidecar.inspection.dialects.problems import ErrorEvent
 from sidecar.inspection.events import Event, Reading
 
 METRICS: Final = "amazon-bedrock-invocationMetrics"
@@ -45,6 +47,8 @@ def read(event: Event) -> Reading:
         return error_reading(chunk, error_type=name)
     if chunk is None:
         return bare(event)
+    if chunk.get("error"):  # of a gateway that speaks another API
+        return error_reading(chunk)
     if event.name == _CHUNK:
         return _wrapped(event, chunk)
     return _converse(name, chunk)
@@ -121,6 +125,15 @@ def _model_reading(event: Event, found: Object) -> Reading:
     return reading if finish is None else finished(reading, finish=finish)
 
 
+def _problem(complaint: Complaint) -> Object:
+    return {"message": complaint.message, "type": complaint.type}
+
+
+def _error_form(complaint: Complaint) -> ErrorEvent:
+    """A frame of the type `error`: clients raise what it says, and need not know the code as they need exceptions."""
+    return ErrorEvent(f"error/{complaint.type}", {"message": complaint.message})
+
+
 BEDROCK: Final = Dialect(
     name="bedrock",
     read=read,
@@ -128,6 +141,9 @@ BEDROCK: Final = Dialect(
     begins=begins,
     framings=frozenset({"eventstream"}),
     path_ends=("/converse-stream", "/invoke-with-response-stream"),
+    error_form=_error_form,
+    body_form=_problem,
+    streams_unasked=True,
     spoken_by="AWS Bedrock, Converse and InvokeModel with a response stream",
     end_mark="`messageStop`, the model's own, or the chunk with the invocation's metrics",
     error_mark="frames of the type `exception` or `error`",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import GATEWAY_TIMEOUT, Complaint
 from sidecar.inspection.dialects.base import (
     Dialect,
     Ends,
@@ -22,6 +23,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import ErrorEvent
 from sidecar.inspection.events import Event, Reading
 
 FAILURES: Final = frozenset({"ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT"})
@@ -65,10 +67,26 @@ def begins(_event: Event, chunk: Object | None) -> bool:
 def _end(delta: Object) -> Reading:
     reason = delta.get("finish_reason")
     if str(reason) in FAILURES:
-        return error_reading({"error": {"type": reason}})
+        return error_reading({"error": {"type": delta.get("error_type") or reason, "message": delta.get("error")}})
     tokens = member(member(delta, "usage"), "tokens")
     usage = usage_of(tokens.get("input_tokens"), tokens.get("output_tokens"))
     return finished(reading_of(EventClass.TERMINAL), finish=reason, usage=usage)
+
+
+def failure_of(complaint: Complaint) -> str:
+    """The finish reason that comes nearest."""
+    return "TIMEOUT" if complaint.status == GATEWAY_TIMEOUT else "ERROR"
+
+
+def problem(complaint: Complaint) -> Object:
+    """What is said in place of an answer."""
+    return {"message": complaint.message, "error_type": complaint.type}
+
+
+def _error_form(complaint: Complaint) -> ErrorEvent:
+    """The last event, as the API describes it, of an answer that came to no end of its own."""
+    delta = {"finish_reason": failure_of(complaint), "error": complaint.message, "error_type": complaint.type}
+    return ErrorEvent("message-end", {"type": "message-end", "delta": delta})
 
 
 COHERE: Final = Dialect(
@@ -77,6 +95,8 @@ COHERE: Final = Dialect(
     ends=Ends.MARK,
     begins=begins,
     path_ends=("/v2/chat",),
+    error_form=_error_form,
+    body_form=problem,
     spoken_by="Cohere, version 2",
     end_mark="`message-end`; `[DONE]` as well",
     error_mark="an `error` member, the finish reasons `ERROR`, `ERROR_…`, `TIMEOUT`",

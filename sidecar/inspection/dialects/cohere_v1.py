@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects.base import (
     Dialect,
     Ends,
@@ -18,8 +19,9 @@ from sidecar.inspection.dialects.base import (
     text_of,
     usage_of,
 )
-from sidecar.inspection.dialects.cohere import FAILURES
+from sidecar.inspection.dialects.cohere import FAILURES, problem
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import ErrorEvent
 from sidecar.inspection.events import Event, Reading
 
 _TOOLS: Final = frozenset({"tool-calls-chunk", "tool-calls-generation"})
@@ -57,12 +59,20 @@ def _end(chunk: Object) -> Reading:
     return finished(reading_of(EventClass.TERMINAL), finish=reason, usage=usage)
 
 
+def _error_form(complaint: Complaint) -> ErrorEvent:
+    """The last line, of an answer that came to no end of its own; version 1 knows no reason but `ERROR`."""
+    line = {"event_type": "stream-end", "is_finished": True, "finish_reason": "ERROR"}
+    return ErrorEvent(None, {**line, "error": complaint.message, "error_type": complaint.type})
+
+
 COHERE_V1: Final = Dialect(
     name="cohere_v1",
     read=read,
     ends=Ends.MARK,
     begins=begins,
     framings=frozenset({"sse", "ndjson"}),
+    error_form=_error_form,
+    body_form=problem,
     spoken_by="Cohere, version 1",
     end_mark='`stream-end`, or `"is_finished": true`',
     error_mark="an `error` member, the finish reasons `ERROR`, `ERROR_…`, `TIMEOUT`",

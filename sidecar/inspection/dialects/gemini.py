@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass, Usage
+from sidecar.guard.complaint import GATEWAY_TIMEOUT, Complaint
 from sidecar.inspection.dialects.base import (
     Dialect,
     Ends,
@@ -24,6 +25,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
     visible_chars,
 )
+from sidecar.inspection.dialects.problems import unnamed
 from sidecar.inspection.events import Event, Reading
 
 _UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
@@ -95,6 +97,13 @@ def _usage(counts: Object) -> Usage | None:
     return usage_of(counts.get("promptTokenCount"), sum(parts) if parts else None, counts.get("totalTokenCount"))
 
 
+def _problem(complaint: Complaint) -> Object:
+    """Clients raise on a code of 400 to 599; the status is one of google.rpc.Code, the type our own beside it."""
+    status = "DEADLINE_EXCEEDED" if complaint.status == GATEWAY_TIMEOUT else "UNAVAILABLE"
+    error = {"code": complaint.status, "message": complaint.message, "status": status, "type": complaint.type}
+    return {"error": error}
+
+
 GEMINI: Final = Dialect(
     name="gemini",
     read=read,
@@ -102,6 +111,9 @@ GEMINI: Final = Dialect(
     begins=begins,
     framings=frozenset({"sse", "json_array"}),
     path_ends=(":streamGenerateContent",),
+    error_form=unnamed(_problem),
+    body_form=_problem,
+    streams_unasked=True,
     spoken_by="Gemini, Vertex",
     end_mark="`finishReason` of all candidates, or `blockReason`, unless output follows",
     error_mark="an `error` member; its `status` is the type",

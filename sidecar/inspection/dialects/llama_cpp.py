@@ -17,6 +17,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import counted_problem, unnamed
 from sidecar.inspection.events import Event, Reading
 
 
@@ -46,6 +47,9 @@ LLAMA_CPP: Final = Dialect(
     read=read,
     ends=Ends.MARK,
     begins=begins,
+    error_form=unnamed(counted_problem),
+    body_form=counted_problem,
+    asked_at=("/completion", "/completions"),
     spoken_by="llama.cpp under `/completion`",
     end_mark='`"stop": true`; `[DONE]` as well',
     output="`content`",

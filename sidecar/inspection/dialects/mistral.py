@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects.base import (
     Dialect,
     Ends,
@@ -19,6 +20,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import ErrorEvent
 from sidecar.inspection.events import Event, Reading
 
 _TOOLS: Final = frozenset({"function.call.delta", "tool.execution.started", "tool.execution.delta"})
@@ -63,12 +65,25 @@ def _delta(chunk: Object) -> Reading:
     return output_of(text, EventClass.REASONING if is_thought else EventClass.CONTROL, chunk.get("model"))
 
 
+def _error_form(complaint: Complaint) -> ErrorEvent:
+    kind = "conversation.response.error"
+    fields = {"message": complaint.message, "code": complaint.status, "error_type": complaint.type}
+    return ErrorEvent(kind, {"type": kind, **fields})
+
+
+def _problem(complaint: Complaint) -> Object:
+    fields = {"type": complaint.type, "message": complaint.message, "param": None, "code": str(complaint.status)}
+    return {"object": "error", **fields}
+
+
 MISTRAL: Final = Dialect(
     name="mistral",
     read=read,
     ends=Ends.MARK,
     begins=begins,
     path_ends=("/v1/conversations",),
+    error_form=_error_form,
+    body_form=_problem,
     spoken_by="Mistral conversations and agents",
     end_mark="`conversation.response.done`",
     error_mark="`conversation.response.error`, `event: error` or an `error` member",

@@ -18,6 +18,7 @@ from sidecar.inspection.dialects.base import (
     text_of,
     usage_of,
 )
+from sidecar.inspection.dialects.problems import flat_problem, unnamed
 from sidecar.inspection.events import Event, Reading
 
 
@@ -57,6 +58,9 @@ OLLAMA: Final = Dialect(
     begins=begins,
     framings=frozenset({"ndjson"}),
     path_ends=("/api/generate", "/api/chat"),
+    error_form=unnamed(flat_problem),
+    body_form=flat_problem,
+    streams_unasked=True,
     spoken_by="Ollama",
     end_mark='`"done": true`',
     output="`response`, or `content` of the message",

@@ -33,15 +33,18 @@ def failure(chunk: Object | None) -> Reading:
     if chunk is None:
         return error_reading(None)
     if chunk.get("object") == "error":
-        return error_reading({"error": {"type": chunk.get("type"), "code": chunk.get("code")}})
+        error = {"type": chunk.get("type"), "code": chunk.get("code"), "message": chunk.get("message")}
+        return error_reading({"error": error})
     return replace(error_reading(chunk), usage=usage_in(chunk))
 
 
 def failed_choice(chunk: Object, choices: list[Object]) -> Reading:
     """The reading of a chunk in which a choice came to grief, with whatever it says of the reason."""
     error = next((choice["error"] for choice in choices if type(choice.get("error")) is dict), NOTHING)
-    names = {"model": chunk.get("model"), "id": chunk.get("id")}
-    return replace(error_reading({**names, "error": {"type": FAILED, **error}}), usage=usage_in(chunk))
+    error = {"type": FAILED, "message": member(chunk, "x_groq").get("error"), **error}
+    return replace(
+        error_reading({"model": chunk.get("model"), "id": chunk.get("id"), "error": error}), usage=usage_in(chunk)
+    )
 
 
 def usage_in(chunk: Object) -> Usage | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects.base import (
     NOTHING,
     Dialect,
@@ -24,6 +25,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import ErrorEvent, problem
 from sidecar.inspection.events import Event, Reading
 
 _PREFIX: Final = "response."
@@ -43,9 +45,9 @@ def read(event: Event) -> Reading:
         return _end(NOTHING if chunk is None else chunk)
     if chunk is None:
         return bare_or_done(event) if not kind else reading_of(EventClass.CONTROL)
+    if chunk.get("error") and not kind.startswith(_PREFIX):
+        return error_reading(chunk)
     if not kind:
-        if chunk.get("error"):
-            return error_reading(chunk)
         return reading_of(EventClass.OPAQUE if event.is_cut else EventClass.CONTROL)
     if kind in _BEATS:
         return reading_of(EventClass.KEEPALIVE)
@@ -91,12 +93,20 @@ def _failure(chunk: Object | None) -> Reading:
     return error_reading(response or chunk)
 
 
+def _error_form(complaint: Complaint) -> ErrorEvent:
+    """The members that the API describes, and the `error` that it sends and that its clients raise on. The number is
+    no further one of the sequence: who asks for the rest of the response after it gets it from the beginning."""
+    fields = {"code": complaint.type, "message": complaint.message, "param": None, "sequence_number": 0}
+    return ErrorEvent("error", {"type": "error", **fields, **problem(complaint)})
+
+
 OPENAI_RESPONSES: Final = Dialect(
     name="openai_responses",
     read=read,
     ends=Ends.MARK,
     begins=begins,
     path_ends=("/v1/responses", "/openai/responses"),
+    error_form=_error_form,
     spoken_by="OpenAI, Azure, OpenRouter, Bedrock, DeepSeek, vLLM under `/v1/responses`",
     end_mark="`response.completed`, `.incomplete`, `.done` or `.cancelled`; `[DONE]` as well",
     error_mark="`response.failed`, `error`",

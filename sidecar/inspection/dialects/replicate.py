@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects import plain
 from sidecar.inspection.dialects.base import (
     Dialect,
@@ -16,7 +17,9 @@ from sidecar.inspection.dialects.base import (
     output_of,
     parsed,
     reading_of,
+    said_in,
 )
+from sidecar.inspection.dialects.problems import named
 from sidecar.inspection.events import Event, Reading
 
 _ID: Final = re.compile(rb"\d+:\d+\Z")
@@ -32,7 +35,7 @@ def read(event: Event) -> Reading:
         case b"done":
             return _done(event)
         case b"error":
-            return error_reading(parsed(event.data))
+            return error_reading(said_in(event))
         case b"logs":
             return reading_of(EventClass.CONTROL)
     return plain.read(event)
@@ -50,11 +53,18 @@ def _done(event: Event) -> Reading:
     return finished(reading_of(EventClass.TERMINAL), finish=reason)
 
 
+def _problem(complaint: Complaint) -> Object:
+    return {"detail": complaint.message, "error_type": complaint.type, "status": complaint.status}
+
+
 REPLICATE: Final = Dialect(
     name="replicate",
     read=read,
     ends=Ends.MARK,
     begins=begins,
+    error_form=named(_problem),
+    body_form=_problem,
+    streams_unasked=True,
     spoken_by="Replicate",
     end_mark="`event: done`",
     error_mark="`event: error`, or `done` with the reason `error`",

@@ -24,6 +24,7 @@ from sidecar.inspection.dialects.base import (
     visible_chars,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import counted_problem, unnamed
 from sidecar.inspection.events import Event, Reading
 
 CHOICES: Final = 128
@@ -51,6 +52,7 @@ class SglangReader:
         reason = reason if type(reason) is dict else {"type": reason}
         if reason.get("type") == ABORTED:
             error = {"type": reason.get("err_type") or ABORTED, "code": reason.get("status_code")}
+            error["message"] = reason.get("message")
             return error_reading({"error": error, "id": about.get("id")})
         piece = self._piece(chunk.get("index"), text_of(chunk.get("text")))
         event_class = EventClass.CONTENT if piece else EventClass.CONTROL
@@ -92,6 +94,9 @@ SGLANG: Final = Dialect(
     reader=begin,
     ends=Ends.MARK,
     begins=begins,
+    error_form=unnamed(counted_problem),
+    body_form=counted_problem,
+    asked_at=("/generate",),
     spoken_by="SGLang under `/generate`",
     end_mark="`data: [DONE]`",
     error_mark="an `error` member, or the finish reason `abort`",

@@ -18,6 +18,7 @@ from sidecar.inspection.dialects.base import (
     usage_of,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import flat_problem, unnamed
 from sidecar.inspection.events import Event, Reading
 
 
@@ -48,6 +49,10 @@ TGI: Final = Dialect(
     read=read,
     ends=Ends.MARK,
     begins=begins,
+    error_form=unnamed(flat_problem),
+    body_form=flat_problem,
+    streams_unasked=True,
+    asked_at=("/generate_stream",),
     spoken_by="TGI under `/generate_stream`",
     end_mark="`generated_text` that is not null; `[DONE]` as well",
     error_mark="an `error` member; `error_type` beside it",

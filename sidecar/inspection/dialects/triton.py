@@ -6,6 +6,7 @@ from typing import Final
 
 from otel.hop import EventClass
 from sidecar.inspection.dialects.base import Dialect, Ends, Object, bare, error_reading, output_of, parsed, text_of
+from sidecar.inspection.dialects.problems import flat_problem, unnamed
 from sidecar.inspection.events import Event, Reading
 
 
@@ -29,6 +30,9 @@ TRITON: Final = Dialect(
     read=read,
     ends=Ends.FRAMING,
     begins=begins,
+    error_form=unnamed(flat_problem),
+    body_form=flat_problem,
+    streams_unasked=True,
     spoken_by="Triton under `/generate_stream`",
     output="`text_output`",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import Complaint
 from sidecar.inspection.dialects import openai_chat
 from sidecar.inspection.dialects.base import (
     Dialect,
@@ -24,6 +25,7 @@ from sidecar.inspection.dialects.base import (
     visible_chars,
 )
 from sidecar.inspection.dialects.openai import bare_or_done
+from sidecar.inspection.dialects.problems import named
 from sidecar.inspection.events import Event, Reading
 
 _GOES_ON: Final = frozenset({"not_finished", ""})
@@ -34,7 +36,7 @@ def read(event: Event) -> Reading:
     chunk = None if event.is_cut else parsed(event.data)
     if event.name == b"error" or (chunk is not None and (chunk.get("error") or chunk.get("errors"))):
         first = next(iter(objects(None if chunk is None else chunk.get("errors"))), None)
-        return error_reading(chunk if first is None else {"error": {"type": first.get("code")}})
+        return error_reading(chunk if first is None else {"error": {**first, "type": first.get("code"), "code": None}})
     if chunk is None:
         return bare_or_done(event)
     if "choices" in chunk:
@@ -71,12 +73,20 @@ def _number(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
+def _problem(complaint: Complaint) -> Object:
+    error = {"code": complaint.type, "message": complaint.message}
+    return {"errors": [error], "status_code": complaint.status}
+
+
 WATSONX: Final = Dialect(
     name="watsonx",
     read=read,
     ends=Ends.FINISH,
     begins=begins,
     path_ends=("/generation_stream", "/chat_stream"),
+    error_form=named(_problem),
+    body_form=_problem,
+    streams_unasked=True,
     spoken_by="IBM watsonx",
     end_mark="`stop_reason` of all results other than `not_finished`, or `finish_reason`, unless output follows",
     error_mark="`event: error`, or an `errors` or `error` member",

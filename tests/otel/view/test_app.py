@@ -10,9 +10,11 @@ from yarl import URL
 
 from otel.config import is_loopback
 from otel.findings import Policy
+from otel.glance import Moment
 from otel.hop import State
 from otel.ids import recorded
 from otel.judging import Clock, Judge, Rules
+from otel.live import LiveStreams
 from otel.settling import Settling
 from otel.store.base import SECOND_NS, RetentionPolicy, StoreError
 from otel.store.memory import MemoryStore
@@ -21,6 +23,7 @@ from otel.view.app import HEADERS, QueryApi
 from otel.view.openapi import document
 from tests.support.builders import a_hop
 from tests.support.chain import PROXY, Chain, run
+from tests.support.glances import a_glance
 from tests.support.schema_check import violations
 
 S = SECOND_NS
@@ -38,7 +41,8 @@ class Collector:
         clock = Clock(wall_ns=lambda: NOW_NS, monotonic_ns=lambda: NOW_NS)
         rules = Rules(policy=Policy(), stall_after_s=2.0)
         self.judge = Judge(self.store, rules=rules, settling=Settling(settle_ns=0, final_ns=S), clock=clock)
-        api = QueryApi(self.store, self.judge, wall_ns=clock.wall_ns, metrics=self.metrics, version="test", **options)
+        self.live = LiveStreams()
+        api = QueryApi(self.store, self.judge, self.live, clock=clock, metrics=self.metrics, version="test", **options)
         self.client = TestClient(TestServer(api.application()))
 
     async def metrics(self) -> str:
@@ -293,3 +297,39 @@ async def test_nothing_of_an_open_request_is_called_final(collector: Collector):
     status, answer = await collector.get("/v1/requests/req-1/verdict")
 
     assert (status, answer["open"], answer["verdict_final"]) == (200, True, False)
+
+
+async def test_live_as_described(collector: Collector):
+    collector.live.seen(a_glance(Moment.STALLED, is_stalled=True, silent_s=2.0), at_ns=NOW_NS - 5 * S)
+    collector.live.seen(a_glance(number=2, model=None, status=None, listener=None), at_ns=NOW_NS - S)
+
+    status, answer = await collector.get("/api/live")
+    assert (status, breaches(answer, "/api/live")) == (200, [])
+    assert [(each["request_id"], each["silent_s"], each["told_s"]) for each in answer["streams"]] == [
+        ("req-1", 7.0, 5.0),
+        ("req-2", 0.1, 1.0),
+    ]
+    assert (answer["open"], answer["has_more"]) == (2, False)
+
+    for asked, found in {
+        "stalled=true": ["req-1"],
+        "min_silence=7": ["req-1"],
+        "min_silence=7.1s": [],
+        "stalled=false": ["req-1", "req-2"],
+        "limit=1": ["req-1"],
+    }.items():
+        _, answer = await collector.get(f"/api/live?{asked}")
+        assert [each["request_id"] for each in answer["streams"]] == found
+        assert (answer["open"], answer["has_more"]) == (2, asked == "limit=1")
+
+
+async def test_a_question_for_live_streams_that_is_none_says_what_is_wrong(collector: Collector):
+    status, answer = await collector.get("/api/live?stalled=maybe&limit=0&hop=x")
+    assert (status, breaches(answer, "/api/live", 400)) == (400, [])
+    for name in ("stalled", "limit", "'hop': no such parameter"):
+        assert name in answer["error"]["message"]
+
+
+async def test_live_wants_the_token_too(guarded: Collector):
+    assert (await guarded.get("/api/live"))[0] == 401
+    assert (await guarded.get("/api/live", Authorization="Bearer s3cret"))[0] == 200

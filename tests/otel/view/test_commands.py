@@ -13,7 +13,7 @@ import sys
 import pytest
 from aiohttp import web
 
-from otel.view import commands
+from otel.view import asking, commands
 from tests.support.answers import ANSWERS, stalls
 from tests.support.any_answers import HOSTILE
 from tests.support.golden import FOLDER
@@ -295,7 +295,7 @@ async def test_a_collector_that_takes_too_long_is_no_answer(replying, capsys):
 
 
 async def test_an_answer_without_end_is_no_answer(replying, capsys, monkeypatch):
-    monkeypatch.setattr(commands, "ANSWER_BYTES", 1 << 10)
+    monkeypatch.setattr(asking, "ANSWER_BYTES", 1 << 10)
     await replying(lambda: web.Response(body=b"[" * 4096))
     assert await run(commands.why, "x") == 3
     assert "answered with more than" in capsys.readouterr().err

@@ -5,8 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.ids import recorded
+from otel.live import OpenStream
 from otel.store.base import SECOND_NS, Cursor, StallQuery, key_of
-from otel.view.parameters import ParameterError, no_parameters, read_cursor, request_id, stall_query, write_cursor
+from otel.view.parameters import (
+    LiveQuery,
+    ParameterError,
+    live_query,
+    no_parameters,
+    read_cursor,
+    request_id,
+    stall_query,
+    write_cursor,
+)
+from tests.support.glances import a_glance
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 
@@ -126,3 +137,23 @@ def test_an_id_that_is_no_utf_8_is_found_as_the_hop_recorded_it():
 def test_an_endless_id_is_refused():
     with pytest.raises(ParameterError, match=r"^id: has 5000 characters, at most 4096 are looked up$"):
         request_id(f"/v1/requests/{'x' * 5_000}/verdict")
+
+
+def test_a_question_for_live_streams_has_its_parameters():
+    assert live_query([]) == LiveQuery(is_stalled=False, min_silence_s=0.0, limit=1_000)
+    asked = [("stalled", "on"), ("min_silence", "1m"), ("limit", "3")]
+    assert live_query(asked) == LiveQuery(is_stalled=True, min_silence_s=60.0, limit=3)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_taken"),
+    [
+        (LiveQuery(is_stalled=False, min_silence_s=0.0, limit=1), True),
+        (LiveQuery(is_stalled=True, min_silence_s=0.0, limit=1), False),
+        (LiveQuery(is_stalled=False, min_silence_s=5.0, limit=1), True),
+        (LiveQuery(is_stalled=False, min_silence_s=5.1, limit=1), False),
+    ],
+)
+def test_a_stream_is_asked_for_by_its_silence(query: LiveQuery, is_taken: bool):
+    stream = OpenStream(glance=a_glance(), age_s=20.0, silent_s=5.0, told_s=0.0)
+    assert query.takes(stream) is is_taken

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import socket
-import ssl
 import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-import aiohttp
 import pytest
 from aiohttp import web
 from hypothesis import given, settings
@@ -26,8 +23,8 @@ from otel.receiver import Receiver as OtlpReceiver
 from otel.receiver import http_runner
 from otel.span import Span, hop_to_span, span_to_hop
 from sidecar.clock import SystemClock
-from sidecar.export import exporter as module
-from sidecar.export.exporter import Exporter, Pace, words_of
+from sidecar.export import posting
+from sidecar.export.exporter import Exporter, Pace
 from sidecar.export.spool import Spool
 from tests.support.builders import a_hop, a_timeline
 from tests.support.stores import TroubledStore
@@ -226,7 +223,7 @@ class TestTryAgainLater:
 
         receiver.script = [503] * 6
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_wait", note)
+            patch.setattr(posting, "wait", note)
             async with running(
                 an_exporter(receiver.url, pace=Pace(idle_s=0, batch_s=0), jitter=lambda: 0.0)
             ) as exporter:
@@ -369,7 +366,7 @@ class TestCompression:
 
     @pytest.mark.parametrize("count", [1, 100])
     async def test_elsewhere_bodies_are_gzipped(self, receiver, monkeypatch, count):
-        monkeypatch.setattr(module, "_is_loopback", lambda endpoint: False)
+        monkeypatch.setattr(posting, "is_loopback", lambda endpoint: False)
         async with running(an_exporter(receiver.url)) as exporter:
             for number in range(1, count + 1):
                 exporter.offer(numbered(number))
@@ -379,24 +376,11 @@ class TestCompression:
         assert receiver.requests[0].content_length < receiver.sizes[0]
 
     async def test_small_bodies_are_not(self, receiver, monkeypatch):
-        monkeypatch.setattr(module, "_is_loopback", lambda endpoint: False)
+        monkeypatch.setattr(posting, "is_loopback", lambda endpoint: False)
         async with running(an_exporter(receiver.url)) as exporter:
             exporter.offer(Span(trace_id="ab" * 16, span_id="cd" * 8, name="x", start_ns=1, end_ns=2))
             assert await exporter.flush(2)
         assert "Content-Encoding" not in receiver.requests[0].headers
-
-    @pytest.mark.parametrize(
-        ("endpoint", "expected"),
-        [
-            ("http://localhost:4318", True),
-            ("http://127.0.0.1:4318", True),
-            ("http://[::1]:4318", True),
-            ("http://collector:4318", False),
-            ("https://10.0.0.7", False),
-        ],
-    )
-    def test_loopback_is_told_by_the_address(self, endpoint, expected):
-        assert module._is_loopback(endpoint) is expected
 
 
 class TestShutdown:
@@ -528,7 +512,7 @@ async def until(condition) -> None:
 @settings(max_examples=15)
 async def test_with_our_receiver_every_span_is_stored_or_rejected_whatever_its_store_does(script, count):
     store = TroubledStore(script=list(script))
-    runner = http_runner(OtlpReceiver(store.write))
+    runner = http_runner(OtlpReceiver(store.write, notice=lambda glance: None))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -555,34 +539,6 @@ def test_a_sidecar_never_loads_grpc():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def untrusted():
-    error = ssl.SSLCertVerificationError(1, "text of the peer")
-    error.verify_message = "self-signed certificate"
-    return error
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (aiohttp.ClientConnectorError(None, OSError(111, "Connect call failed ('10.0.0.1', 1)")), "connection refused"),
-        (
-            aiohttp.ClientConnectorError(None, socket.gaierror(-2, "Name or service not known")),
-            "name or service not known",
-        ),
-        (
-            aiohttp.ClientConnectorCertificateError(None, untrusted()),
-            "certificate verify failed: self-signed certificate",
-        ),
-        (aiohttp.ServerTimeoutError("x"), "no answer in time"),
-        (ConnectionResetError(104, "x"), "connection reset by peer"),
-        (aiohttp.ServerDisconnectedError("x"), "ServerDisconnectedError"),
-        (ValueError("what passed through"), "ValueError"),
-    ],
-)
-def test_why_a_request_failed_is_said_in_words_of_the_system(error, words):
-    assert words_of(error) == words
-
-
 async def test_where_the_system_gives_no_thread_for_the_spool_memory_goes_on(monkeypatch, tmp_path):
     def refuse(_thread):
         raise RuntimeError("can't start new thread")
@@ -595,10 +551,3 @@ async def test_where_the_system_gives_no_thread_for_the_spool_memory_goes_on(mon
         assert not running.done()
     finally:
         running.cancel()
-
-
-@pytest.mark.parametrize(
-    "value", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "9" * 500, "Mon, 01 Jan 2024 00:00:00 +9999999999999999"]
-)
-def test_a_retry_after_that_is_no_time_is_none(value):
-    assert (module._asked_s({"Retry-After": value, "Date": "Mon, 01 Jan 2024 00:00:00 GMT"}) or 0.0) >= 0.0

@@ -9,34 +9,12 @@ from otel.span import hop_to_span, span_to_hop
 from sidecar.export import records as module
 from sidecar.export.records import LONG_EVENTS, WAITING, Records, kept
 from sidecar.identity import Identity
+from sidecar.recording.asked import Asked
 from sidecar.recording.recorder import Recorder
+from sidecar.telling import accesslog
+from tests.support.builders import a_hop
 
 HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
-KEYS = {
-    "hop",
-    "request_id",
-    "trace_id",
-    "method",
-    "path",
-    "model",
-    "status",
-    "ending",
-    "ended_by",
-    "cut",
-    "error_type",
-    "phase",
-    "idle_s",
-    "events",
-    "bytes_in",
-    "bytes_out",
-    "missing_bytes",
-    "wasted_events",
-    "closed_after_s",
-    "first_event_s",
-    "duration_s",
-    "blocked_s",
-    "stamped",
-}
 
 
 class Shelf:
@@ -50,11 +28,13 @@ class Shelf:
 
 def recorder(*, event_count=0, gap_ns=20_000_000) -> Recorder:
     found = Recorder(
-        Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+        Asked(
+            Identity(request_id="r", request_id_source="header", trace_id="1" * 32, span_id="2" * 16),
+            method="GET",
+            path="/v1/chat/completions",
+        ),
         place=Place("gateway", TapRole.INGRESS),
         anchor=Anchor(1_700_000_000 * 10**9, 0, "domain"),
-        method="GET",
-        path="/v1/chat/completions",
     )
     found.answered(1, status=200, content_type="text/event-stream")
     for number in range(event_count):
@@ -118,8 +98,74 @@ def test_one_line_for_each_exchange_always_with_the_same_keys(caplog):
     standard = vars(logging.makeLogRecord({})).keys()
     assert len(lines) == 2
     for line in lines:
-        assert vars(line).keys() - standard - {"message", "asctime"} == KEYS
-    assert (lines[1].events, lines[1].ending, lines[1].first_event_s) == (3, "missing_terminal", 0.0)
+        assert vars(line).keys() - standard - {"message", "asctime"} == accesslog.line(a_hop()).keys()
+    assert (lines[1].events, lines[1].outcome, lines[1].time_to_first_event_ms) == (3, "missing_terminal", 0.0)
+
+
+def test_a_line_that_nobody_wants_is_not_made(caplog, monkeypatch):
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(accesslog, "line", lambda *_, **__: 1 / 0)
+    records = Records(None, is_exact=False)
+    put(records, recorder())
+
+    assert (records.lost_count, records.ended) == (0, {Ending.MISSING_TERMINAL: 1})
+
+
+def test_a_line_at_the_start_when_it_is_told(caplog):
+    caplog.set_level(logging.INFO)
+    records = Records(None, is_exact=False)
+    records.tell_start(recorder().glance(10**9), {"listener": "listen", "upstream": "127.0.0.1:8000"})
+    records.tell_start(None)
+
+    (line, loss) = caplog.records
+    assert (line.message, line.request_id, line.listener) == ("exchange started", "r", "listen")
+    assert (loss.message, records.lost_count) == ("record lost", 1)
+
+
+class Observed:
+    """What was given to be counted and measured."""
+
+    def __init__(self):
+        self.hops = []
+
+    def observe(self, hop, figures=None):
+        assert figures == module.figures(hop)
+        self.hops.append(hop)
+
+
+async def test_every_final_record_is_measured_once_also_muted_and_long_ones(running, caplog):
+    caplog.set_level(logging.INFO)
+    observed = Observed()
+    records = Records(None, is_exact=False, observing=observed)
+    segment, muted = recorder(event_count=1).segment(10**9), recorder()
+    muted.mute()
+    async with running(records.run()):
+        records.put(lambda: segment, event_count=1)
+        records.put(lambda: muted.close(10**9), event_count=0, is_muted=True)
+        put(records, recorder(event_count=2))
+        put(records, recorder(event_count=LONG_EVENTS))
+        await records.wait_empty()
+
+    assert [hop.traffic.event_count for hop in observed.hops] == [0, 2, LONG_EVENTS]
+    assert [line.events for line in caplog.records] == [0, 2, LONG_EVENTS]
+
+
+@pytest.mark.parametrize(
+    ("error_text", "in_the_log", "in_the_span"),
+    [("masked", "at …", "at …"), ("full", "at jane's", "at …"), ("off", None, None)],
+)
+def test_the_full_text_of_an_error_is_in_the_log_alone_and_off_is_off_everywhere(
+    caplog, error_text, in_the_log, in_the_span
+):
+    caplog.set_level(logging.INFO)
+    shelf = Shelf()
+    hop = recorder().close(10**9)
+    hop = replace(hop, exchange=replace(hop.exchange, error_detail="at …"))
+    records = Records(shelf, is_exact=False, error_text=error_text)
+    records.put(lambda: hop, event_count=0, about={"error_text": "at jane's"})
+
+    assert caplog.records[0].error_detail == in_the_log
+    assert span_to_hop(shelf.spans[0]).exchange.error_detail == in_the_span
 
 
 async def test_the_line_says_what_is_known_beside_the_record_also_of_a_long_one(caplog, running):
@@ -128,11 +174,11 @@ async def test_the_line_says_what_is_known_beside_the_record_also_of_a_long_one(
     async with running(records.run()):
         for event_count in (0, LONG_EVENTS):
             found = recorder(event_count=event_count)
-            about = {"listener": "listen", "queued_s": 0.5}
+            about = {"listener": "listen", "queued_ms": 500.0}
             records.put(lambda found=found: found.close(10**9), event_count=event_count, about=about)
         await records.wait_empty()
 
-    assert [(line.listener, line.queued_s) for line in caplog.records] == [("listen", 0.5)] * 2
+    assert [(line.listener, line.queued_ms) for line in caplog.records] == [("listen", 500.0)] * 2
 
 
 def test_the_line_says_how_it_broke_off_and_how_soon_the_upstream_was_told(caplog):
@@ -147,7 +193,7 @@ def test_the_line_says_how_it_broke_off_and_how_soon_the_upstream_was_told(caplo
     Records(None, is_exact=False).put(lambda: hop, event_count=2)
 
     (line,) = caplog.records
-    assert (line.closed_after_s, line.wasted_events, line.missing_bytes) == (0.2, 3, 9)
+    assert (line.closed_after_ms, line.wasted_events, line.missing_bytes) == (200.0, 3, 9)
     assert (line.cut, line.error_type, line.stamped) == ("reset", "slow_reader", True)
 
 

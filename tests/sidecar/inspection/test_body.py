@@ -249,3 +249,57 @@ def test_a_small_read_that_unpacks_to_very_many_lines_is_not_looked_at(line):
 
     assert len(packed) < 100_000
     assert classes(seen(packed, coding="gzip")) == [EventClass.OPAQUE]
+
+
+def test_an_event_of_ours_may_stand_between_events_and_nowhere_else():
+    body = Body("/v1/chat/completions", content_type=SSE, content_encoding=None)
+    found = [body.is_at_boundary]
+    for data in (HELLO, b"data: a", b"\n", b"\n", b": ping\r\n\r", b"\n"):
+        body.arrived(data, 0, is_wasted=False)
+        found.append(body.is_at_boundary)
+
+    assert found == [True, True, False, False, True, False, True]
+    body.mute()
+    assert not body.is_at_boundary
+
+
+@pytest.mark.parametrize(
+    ("coding", "is_plain"), [(None, True), ("Identity", True), ("", True), ("gzip", False), ("br", False)]
+)
+def test_in_an_encoded_body_there_is_no_place_for_an_event_of_ours(coding, is_plain):
+    assert Body("/", content_type=SSE, content_encoding=coding).is_at_boundary is is_plain
+    assert not Body("/", content_type="text/plain", content_encoding=coding).is_at_boundary
+
+
+def test_signs_of_life_are_no_events():
+    body = Body("/v1/messages", content_type=SSE, content_encoding=None)
+    body.arrived(b': x\n\nevent: ping\ndata: {"type":"ping"}\n\n', 0, is_wasted=False)
+    assert not body.has_event
+    body.arrived(ANTHROPIC, 1, is_wasted=False)
+    assert body.has_event
+
+
+def test_a_refusal_is_read_and_is_no_error_event():
+    refused = b'{"error":{"type":"rate_limit_error","code":"429","message":"rate limit for zanzibar reached"}}'
+    body = seen(refused[:9], refused[9:], content_type="application/json", status=429)
+
+    assert body.error is None
+    assert (body.refusal.error_type, body.refusal.error_detail) == ("rate_limit_error", "rate limit for … reached")
+    assert body.refusal.error_text == "rate limit for zanzibar reached"
+    assert seen(refused, content_type="application/json", status=200).refusal is None
+
+
+def test_a_refusal_that_cannot_be_read_is_counted(monkeypatch):
+    monkeypatch.setattr("sidecar.inspection.error_body.error_reading", None)
+    body = seen(b"{}", content_type="application/json", status=500)
+
+    assert (body.refusal, body.failure_count) == (None, 1)
+
+
+def test_a_muted_body_says_nothing_of_its_refusal():
+    body = Body("/", content_type="application/json", content_encoding=None, status=500)
+    body.arrived(b'{"error":{"type":"x"}}', 0, is_wasted=False)
+    body.mute()
+    body.ended()
+
+    assert body.refusal is None

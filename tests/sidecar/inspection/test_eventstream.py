@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.inspection.events import Event, Unit
-from sidecar.inspection.eventstream import FRAME_BYTES, EventStreamSplitter, strings_in
+from sidecar.inspection.eventstream import (
+    CHECKSUM_BYTES,
+    FRAME_BYTES,
+    PRELUDE_BYTES,
+    VALUE_BYTES,
+    EventStreamSplitter,
+    framed,
+    strings_in,
+)
 from tests.support.dialects import frame, header
 
 LIMIT_BYTES = 1 << 20
@@ -126,3 +134,46 @@ def test_headers_of_every_type_are_passed_over():
 @given(st.binary(max_size=60))
 def test_no_headers_raise(headers):
     assert all(isinstance(value, bytes) for value in strings_in(headers).values())
+
+
+def test_a_boundary_is_behind_a_whole_frame_of_a_sound_body():
+    body = frame(b'{"a":1}') + frame(b"")
+    ends = {0, len(frame(b'{"a":1}')), len(body)}
+    splitter = EventStreamSplitter(limit_bytes=2)
+    for at in range(len(body) + 1):
+        assert splitter.is_at_boundary is (at in ends)
+        splitter.feed(body[at : at + 1])
+    splitter.feed(b"x" * 12)
+
+    assert not splitter.is_at_boundary
+
+
+def test_what_was_left_in_a_frame_makes_no_boundary():
+    splitter = EventStreamSplitter(limit_bytes=LIMIT_BYTES)
+    splitter.feed(frame(b"a") + frame(b"b")[:20])
+    splitter.finish()
+
+    assert not splitter.is_at_boundary
+
+
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=20), max_size=4),
+    st.binary(max_size=40),
+    st.integers(0, 60),
+)
+def test_a_frame_that_is_written_is_read_as_it_was(headers, payload, cut):
+    frame = framed(headers, payload)
+    splitter = EventStreamSplitter(limit_bytes=100)
+    units = splitter.feed(frame[:cut]) + splitter.feed(frame[cut:])
+
+    assert [unit.data for unit in units] == [payload]
+    assert not splitter.is_lost
+    headers_bytes = int.from_bytes(frame[4:8])
+    found = strings_in(frame[PRELUDE_BYTES : PRELUDE_BYTES + headers_bytes])
+    assert found == {name.encode(): value.encode() for name, value in headers.items()}
+
+
+def test_a_header_is_no_longer_than_the_format_has_it():
+    frame = framed({":error-message": "x" * 99_999}, b"")
+
+    assert len(frame) == PRELUDE_BYTES + 1 + 14 + 3 + VALUE_BYTES + CHECKSUM_BYTES

@@ -123,3 +123,48 @@ def test_no_bytes_raise_and_no_cut_of_an_array_matters(tail, data):
 
     assert split(body, *cuts) == split(body)
     split(tail, *(cut for cut in cuts if cut <= len(tail)))
+
+
+@pytest.mark.parametrize(
+    ("body", "is_boundary"),
+    [
+        (b"", False),
+        (b"[", False),
+        (b'[{"a":1}', True),
+        (b'[{"a":1}\n \r\n', True),
+        (b'[{"a":1},', False),
+        (b'[{"a":1},\n', False),
+        (b'[{"a":1},{"b":', False),
+        (b'[{"a":1},{"b":2}', True),
+        (b'[{"a":1},{"b":"}', False),
+        (b'[{"a":1}]', False),
+        (b'[{"a":1}]\n', False),
+        (b'[{"a":1},2', False),
+        (b'{"a":1}', False),
+        (b"[[]", True),
+    ],
+)
+def test_a_further_element_may_stand_behind_one_before_its_comma(body, is_boundary):
+    for cut in range(len(body) + 1):
+        splitter = JsonArraySplitter(limit_bytes=LIMIT_BYTES)
+        splitter.feed(body[:cut])
+        splitter.feed(body[cut:])
+        splitter.feed(b"")
+        assert splitter.is_at_boundary is is_boundary
+        splitter.finish()
+        assert splitter.is_at_boundary is is_boundary
+
+
+@given(st.lists(_JSON, max_size=4), st.data())
+def test_an_element_of_ours_is_one_more_and_the_array_stays_one(values, data):
+    body = json.dumps(values).encode()
+    splitter, boundaries = JsonArraySplitter(limit_bytes=LIMIT_BYTES), []
+    for at in range(len(body)):
+        splitter.feed(body[at : at + 1])
+        if splitter.is_at_boundary:
+            boundaries.append(at + 1)
+    assert bool(boundaries) is any(isinstance(value, dict | list) for value in values)
+    for at in boundaries:
+        with_ours = json.loads(body[:at] + b',{"ours":1}' + body[at:])
+        with_ours.remove({"ours": 1})
+        assert with_ours == values

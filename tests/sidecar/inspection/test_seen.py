@@ -36,6 +36,26 @@ def test_an_error_event_says_more_than_our_own_type():
     assert (seen().exchange(ASKED).error_type, seen().exchange(ASKED).error_code) == ("ours", None)
 
 
+def test_what_an_error_says_is_told_masked_and_a_refusal_says_it_too():
+    error = Reading(EventClass.ERROR, error_type="overloaded", error_code="529", error_detail="busy")
+    told = seen(refusal=error).exchange(ASKED)
+
+    assert (told.error_type, told.error_code, told.error_detail) == ("ours", "529", "busy")
+    assert seen(refusal=error).exchange(Exchange(method="POST", path="/")).error_type == "overloaded"
+    assert seen(error=error).exchange(ASKED).error_detail == "busy"
+    assert seen(refusal=error, error=Reading(EventClass.ERROR)).failure == Reading(EventClass.ERROR)
+    assert (seen().failure, seen(refusal=error).lacks_mark) == (None, True)
+
+
+def test_an_event_is_what_says_more_than_that_somebody_lives():
+    assert [seen().has_event, seen(comment_count=3).has_event, seen(progress_ns=0).has_event] == [False, False, True]
+    blind = seen(is_blind=True)
+    assert not blind.has_event
+    blind.size_bytes = 1
+    assert blind.has_event
+    assert not seen().is_at_boundary
+
+
 def test_what_passed_is_kept_beside_what_was_found():
     traffic = seen(size_bytes=7, comment_count=1, has_tail=True).traffic(Traffic(request_bytes=3, missing_bytes=9))
     assert (traffic.request_bytes, traffic.missing_bytes, traffic.bytes_in) == (3, 9, 7)

@@ -117,6 +117,7 @@ def test_one_leading_bom_is_no_part_of_the_stream_and_a_later_one_is():
     bom = b"\xef\xbb\xbf"
 
     assert dispatched(bom + b"data: a\n\n" + bom + b"data: b\n\ndata: c\n\n") == [(b"", b"a", b""), (b"", b"c", b"")]
+    assert dispatched(b"data: a\n\n" + bom + b"data: b\n\ndata: c\n\n") == [(b"", b"a", b""), (b"", b"c", b"")]
     assert dispatched(bom + bom + b"data: a\n\ndata: b\n\n") == [(b"", b"b", b"")]
     assert dispatched(bom + b"\ndata: a\n\n") == [(b"", b"a", b"")]
     assert split(bom) == []
@@ -451,3 +452,91 @@ def test_a_line_of_white_space_is_none_however_long_it_is(piece_bytes):
     events = [event for piece in pieces for event in splitter.feed(piece)]
 
     assert [(event.data, event.is_cut) for event in events] == [(b'{"a":1}', False), (b" " * 16, True)]
+
+
+# --------------------------------------------------------------------------------------------- where ours may be put in
+
+_OURS = b": ours\n\n"
+
+
+def is_between_blocks(body: bytes) -> bool:
+    """A reader of the standard has no line and no block open, and waits for no LF."""
+    lines = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return not body.endswith(b"\r") and body not in {b"\xef", b"\xef\xbb", b"\xef\xbb\xbf"} and not any(lines[-2:])
+
+
+@given(_BODIES, _CUTS)
+def test_a_boundary_is_where_nothing_is_open_however_it_was_cut(body, cuts):
+    cuts = [min(cut, len(body)) for cut in cuts]
+    splitter = splitter_for("sse")
+    assert splitter.is_at_boundary
+    for start, end in itertools.pairwise([0, *sorted(cuts), len(body)]):
+        splitter.feed(body[start:end])
+        assert splitter.is_at_boundary is is_between_blocks(body[:end])
+    was_at_boundary = splitter.is_at_boundary
+    splitter.finish()
+    assert splitter.is_at_boundary is was_at_boundary
+
+
+@given(_BODIES, st.data())
+def test_what_is_put_in_at_a_boundary_changes_no_event(body, data):
+    splitter = splitter_for("sse")
+    boundaries = []
+    for end in range(1, len(body) + 1):
+        splitter.feed(body[end - 1 : end])
+        if splitter.is_at_boundary:
+            boundaries.append(end)
+    if boundaries:
+        at = data.draw(st.sampled_from(boundaries))
+        assert whatwg(body[:at] + _OURS + body[at:]) == whatwg(body)
+        assert [event[1] for event in whatwg(body[:at] + b"event: error\ndata: ours\n\n")] == [
+            *(event[1] for event in whatwg(body[:at])),
+            b"ours",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_boundary"),
+    [
+        (b"", True),
+        (b"data: a\n\n", True),
+        (b"data: a\r\n\r\n", True),
+        (b"data: a\n\n\n", True),
+        (b"data: a\r\n\r", False),
+        (b"data: a\r\r", False),
+        (b"data: a\n", False),
+        (b"data: a", False),
+        (b": remark\n", False),
+        (b"event: e\n", False),
+        (b"data: [DONE]\n", False),
+        (b"\xef\xbb\xbf", False),
+        (b"\xef\xbb\xbf\n", True),
+    ],
+)
+def test_a_boundary_is_behind_a_blank_line_and_no_lf_can_follow(body, is_boundary):
+    splitter = splitter_for("sse")
+    splitter.feed(body)
+
+    assert splitter.is_at_boundary is is_boundary
+
+
+@pytest.mark.parametrize(
+    ("body", "is_boundary"),
+    [(b"", True), (b'{"a":1}\n', True), (b'{"a":1}\r\n', True), (b'{"a":1}', False), (b"{}\n ", False), (b"\r", False)],
+)
+def test_an_ndjson_body_has_its_boundaries_behind_its_lines(body, is_boundary):
+    for cut in range(len(body) + 1):
+        splitter = splitter_for("ndjson", limit_bytes=3)
+        splitter.feed(body[:cut])
+        splitter.feed(body[cut:])
+        splitter.feed(b"")
+        assert splitter.is_at_boundary is is_boundary
+        splitter.finish()
+        assert splitter.is_at_boundary is is_boundary
+
+
+def test_a_body_without_a_framing_has_no_boundary():
+    splitter = splitter_for("opaque")
+    splitter.feed(b"data: a\n\n")
+
+    assert not splitter.is_at_boundary

@@ -7,8 +7,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel.exposition import Distribution, Exemplar, classic, openmetrics, series
 from otel.settings import Address
 from sidecar.operation.admin import CONNECTIONS, Admin, AdminSite, is_from_here
+
+WAITS = openmetrics(
+    [series("wait_seconds", "histogram", "h", [({}, Distribution((1.0,), (1, 0), 0.5, (Exemplar("a", 0.5, 0), None)))])]
+)
 
 
 class FakeAccount:
@@ -20,7 +25,7 @@ class FakeAccount:
         return self.ready
 
     async def metrics(self):
-        return "a_total 1\n"
+        return WAITS
 
     async def streams(self):
         return [{"request_id": "r-1"}]
@@ -46,10 +51,19 @@ async def client(account):
         yield found
 
 
-async def test_metrics_are_an_exposition(client):
-    async with client.get("/metrics") as response:
-        assert await response.text() == "a_total 1\n"
-        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+@pytest.mark.parametrize("accept", [None, "*/*", "text/plain;version=0.0.4"])
+async def test_metrics_are_an_exposition(client, accept):
+    async with client.get("/metrics", headers={} if accept is None else {"Accept": accept}) as response:
+        assert await response.text() == classic(WAITS)
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert response.headers["Vary"] == "Accept"
+
+
+async def test_who_reads_openmetrics_gets_the_exemplars_too(client):
+    headers = [("Accept", "text/plain;q=0.2"), ("Accept", "application/openmetrics-text;version=1.0.0;q=0.5")]
+    async with client.get("/metrics", headers=headers) as response:
+        assert await response.text() == WAITS
+        assert response.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 async def test_what_is_not_ready_is_alive(client, account):

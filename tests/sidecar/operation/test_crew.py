@@ -1,6 +1,6 @@
 import pytest
 
-from otel.exposition import exposition, single
+from otel.exposition import openmetrics, single
 from sidecar.operation.channel import ChannelError
 from sidecar.operation.crew import Crew
 
@@ -23,7 +23,7 @@ class FakeWorker:
         return self.said[question]
 
     async def metrics(self):
-        return exposition([single("a_total", "counter", "h", 10 + self.number)])
+        return openmetrics([single("a_total", "counter", "h", 10 + self.number)])
 
 
 def crew_of(*workers):

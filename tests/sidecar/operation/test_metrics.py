@@ -3,15 +3,20 @@ import re
 
 import pytest
 
-from otel.exposition import exposition
+from otel.exposition import openmetrics, sample_of, sampled_as
 from otel.hop import Ending
 from sidecar.downstream.refusals import RULES
 from sidecar.export.backlog import DROPPED, Counters
+from sidecar.export.log_queue import LOST, LogCounters
 from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
 from sidecar.export.spool.turn import FAILURES
+from sidecar.guard.complaint import TOKENS
 from sidecar.operation.merge import GREATEST, merged
-from sidecar.operation.metrics import Metrics
+from sidecar.operation.metrics import GUARD_MODES, Metrics
+from sidecar.telling.dimensions import Dimensions
+from sidecar.telling.observations import Observations
 from tests.support.certificates import make_pair
+from tests.support.clock import FakeClock
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
 
 SSE = "text/event-stream"
@@ -19,8 +24,12 @@ SSE = "text/event-stream"
 
 async def numbers(proxy):
     """Every series by its name, labels in braces behind it."""
-    lines = (await proxy.sidecar.account.metrics()).splitlines()
-    return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+    return numbers_in(await proxy.sidecar.account.metrics())
+
+
+def numbers_in(text):
+    samples = (sample_of(line) for line in text.split("\n") if line and not line.startswith("#"))
+    return {sample.key: float(sample.value) for sample in samples}
 
 
 async def test_it_is_an_exposition_and_every_series_is_there_from_the_start():
@@ -29,9 +38,12 @@ async def test_it_is_an_exposition_and_every_series_is_there_from_the_start():
         found = await numbers(proxy)
 
     for line in text.splitlines():
-        assert re.fullmatch(r'# (HELP|TYPE) \S+ .+|[a-z_]+(\{[a-z_]+=".*"\})? [0-9.e+-]+', line), line
+        assert re.fullmatch(r'# (HELP|TYPE) \S+ .+|# EOF|[a-z_]+(\{[a-z_]+=".*"\})? [0-9.e+-]+', line), line
     for ending in Ending:
-        assert found[f'gapline_exchanges_total{{ending="{ending.value}"}}'] == 0
+        assert found[f'gapline_exchanges_total{{ending="{ending.value}",cause="",model="",probe="false"}}'] == 0
+    for token in TOKENS:
+        for mode in GUARD_MODES:
+            assert found[f'gapline_guard_fired_total{{limit="{token}",mode="{mode}"}}'] == 0
     for listener in ("listen", "egress:far"):
         assert found[f'gapline_upstream_connections{{listener="{listener}"}}'] == 0
     for rule in RULES:
@@ -45,13 +57,12 @@ async def test_numbers_of_two_workers_can_be_added():
         text = await proxy.sidecar.account.metrics()
         twice = merged([text, text])
 
-    kinds = dict(re.findall(r"# TYPE (\S+) (\S+)", text))
-    for line in filter(lambda line: line and line[0] != "#", text.splitlines()):
-        key, value = line.rsplit(" ", 1)
+    kinds = {sampled_as(*each): each[1] for each in re.findall(r"# TYPE (\S+) (\S+)", text)}
+    sums = numbers_in(twice)
+    for key, value in numbers_in(text).items():
         name = key.partition("{")[0]
-        is_greatest = kinds[name] == "gauge" and name.endswith(GREATEST)
-        wanted = float(value) if is_greatest else 2 * float(value)
-        assert f"{key} {wanted:g}" in twice or f"{key} {wanted}" in twice or wanted > 1e5, key
+        is_greatest = kinds.get(name) == "gauge" and name.endswith(GREATEST)
+        assert sums[key] == (value if is_greatest else 2 * value), key
     assert all(name.endswith("_total") is (kind == "counter") for name, kind in kinds.items())
 
 
@@ -76,6 +87,30 @@ async def test_a_stream_is_counted_while_it_runs_and_when_it_has_ended():
     assert during['gapline_upstream_opened_total{listener="listen"}'] == 1
     assert during["gapline_memory_used_bytes"] > 1e6
     assert sum(value for key, value in after.items() if key.startswith("gapline_exchanges_total")) == 1
+    assert after['gapline_exchange_duration_seconds_count{model="",probe="false",stream="true"}'] == 1
+    assert after['gapline_bytes_in_total{model="",probe="false"}'] == 9
+
+
+async def test_the_oldest_silence_is_that_of_the_upstream_which_has_been_silent_the_longest():
+    clock = FakeClock()
+    release = asyncio.Event()
+    steps = [head(200, SSE), chunk(b"data: 1\n\n"), wait_for(release), last_chunk()]
+    async with upstream(*steps) as up, sidecar(up.url, clock=clock) as proxy:
+        before = await numbers(proxy)
+        asking = asyncio.ensure_future(ask(proxy.port, get()))
+        async with asyncio.timeout(5):
+            while not up.exchanges:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+        clock.advance(7_500_000_000)
+        during = await numbers(proxy)
+        release.set()
+        await asking
+        after = await numbers(proxy)
+
+    name = "gapline_oldest_silence_seconds"
+    assert (before[name], after[name]) == (0, 0)
+    assert during[name] == 7.5
 
 
 class FakeExporter:
@@ -88,6 +123,12 @@ class FakeExporter:
         queued_bytes=4_096,
         oldest_age_s=1.5,
         timelines_left_out=0,
+    )
+
+
+class FakeLogs:
+    counters = LogCounters(
+        offered=8, accepted=5, queued=1, queued_bytes=300, retried=4, lost={"queue_full": 2, "unsupported": 0}
     )
 
 
@@ -105,8 +146,12 @@ async def test_the_export_is_told_where_there_is_one():
             sides=parts.sides,
             tls=None,
             exporter=FakeExporter(),
+            observations=Observations(),
+            dimensions=Dimensions(),
+            logs=FakeLogs(),
+            now=lambda: 0,
         )
-        text = exposition(metrics.series())
+        text = openmetrics(metrics.series())
 
     assert 'gapline_build_info{version="1.2",loop="uvloop"} 1' in text
     for line in (
@@ -116,6 +161,10 @@ async def test_the_export_is_told_where_there_is_one():
         *(f'gapline_spool_failures_total{{kind="{kind}"}} 0' for kind in FAILURES),
         "gapline_export_queue_bytes 4096",
         "gapline_export_oldest_seconds 1.5",
+        "gapline_log_records_accepted_total 5",
+        'gapline_log_records_lost_total{reason="queue_full"} 2',
+        *(f'gapline_log_records_lost_total{{reason="{reason}"}} 0' for reason in LOST[1:]),
+        "gapline_log_records_queue_bytes 300",
     ):
         assert f"\n{line}\n" in text
 

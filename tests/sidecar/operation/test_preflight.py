@@ -6,7 +6,7 @@ import pytest
 
 from otel.settings import Address, UnixPath
 from sidecar.operation.preflight import file_errors, place_errors
-from sidecar.options import Egress
+from sidecar.option_values import Egress
 from tests.support.certificates import make_pair
 
 

@@ -8,10 +8,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from otel.exposition import exposition, single
+from otel.exposition import openmetrics, single
 from sidecar.operation import worker as module
 from sidecar.operation.channel import Birth, ChannelError, answer, birth_from
-from sidecar.operation.worker import LAST_PAUSE_S, STEADY_S, Worker, WorkerFailed, pause_s
+from sidecar.operation.worker import (
+    LAST_LOOK_S,
+    LAST_PAUSE_S,
+    LOOK_S,
+    STEADY_S,
+    Worker,
+    WorkerFailed,
+    look_pause_s,
+    pause_s,
+)
 from tests.support.clock import FakeClock
 
 
@@ -69,7 +78,7 @@ class FakeProcess:
 
     async def metrics(self):
         counted = single("a_total", "counter", "h", self.count), single("gapline_streams", "gauge", "h", 2)
-        return exposition(counted)
+        return openmetrics(counted)
 
     async def switch_passthrough(self, *, is_on):
         self.is_on = is_on
@@ -127,6 +136,11 @@ class Stage:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.001)
+
+
+@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, LOOK_S), (0.002, LOOK_S), (0.1, 5.0), (2.0, LAST_LOOK_S)])
+def test_who_takes_long_to_answer_is_looked_at_less_often(took_s, wanted_s):
+    assert look_pause_s(took_s) == pytest.approx(wanted_s)
 
 
 def test_the_pause_doubles_up_to_a_limit():

@@ -1,5 +1,7 @@
 """What all dialects share: JSON that readers accept is accepted, and only names and tokens come out of it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from sidecar.inspection.dialects.base import (
     LENIENT_BYTES,
     NAME_CHARS,
     PARTS,
+    TEXT_CHARS,
     error_reading,
     finished,
     object_in,
@@ -17,11 +20,13 @@ from sidecar.inspection.dialects.base import (
     parsed,
     parsed_value,
     reading_of,
+    said_in,
     token_of,
     usage_of,
     visible_chars,
 )
 from sidecar.inspection.events import Event, Reading, Unit
+from tests.support.dialects import event
 
 
 @pytest.mark.parametrize(
@@ -86,9 +91,41 @@ def test_a_reading_takes_names_over_and_nothing_else():
     ],
 )
 def test_an_error_gives_tokens_and_no_text(chunk, error_type, error_code):
-    reading = Reading(EventClass.ERROR, error_type=error_type, error_code=error_code)
+    reading = error_reading(chunk)
 
-    assert error_reading(chunk) == reading
+    assert replace(reading, error_detail=None) == Reading(
+        EventClass.ERROR, error_type=error_type, error_code=error_code
+    )
+
+
+@pytest.mark.parametrize(
+    ("chunk", "text", "detail"),
+    [
+        ({"error": {"message": "stream closed by zanzibar-7"}}, "stream closed by zanzibar-7", "stream closed by …"),
+        ({"error": {"Message": "rate exceeded"}}, "rate exceeded", "rate exceeded"),
+        ({"error": "overloaded", "error_type": "x"}, "overloaded", "overloaded"),
+        ({"error": {"code": 1}, "message": "no token"}, "no token", "no token"),
+        ({"detail": "model not found"}, "model not found", "model not found"),
+        ({"detail": [{"loc": ["body"], "msg": "field required"}, {"msg": "x"}]}, "field required", "field required"),
+        ({"detail": {"error": "no such model"}}, "no such model", "no such model"),
+        ({"error": "invalid_grant", "error_description": "token expired"}, "token expired", "token expired"),
+        ({"error": {"message": ["a"]}, "detail": {"a": 1}}, None, None),
+        ({"error": {"message": "Zanzibar"}}, "Zanzibar", None),
+        ({"error": {"message": "e" * 9_999}}, "e" * TEXT_CHARS, None),
+        (None, None, None),
+    ],
+)
+def test_an_error_says_what_it_says_masked_and_the_text_itself_is_never_shown(chunk, text, detail):
+    reading = error_reading(chunk)
+
+    assert (reading.error_text, reading.error_detail) == (text, detail)
+    assert "error_text" not in repr(reading)
+    assert replace(reading, error_text="other") == reading
+
+
+def test_an_event_that_is_no_object_says_its_data():
+    assert said_in(event(b"the model failed")) == {"message": "the model failed"}
+    assert said_in(event({"detail": "x"})) == {"detail": "x"}
 
 
 def test_where_an_error_says_its_type_comes_first():

@@ -112,3 +112,10 @@ def test_frames_that_break_their_rules_accuse_nobody():
 )
 def test_it_is_known_by_the_type_of_its_frames(name, is_known):
     assert BEDROCK.begins(event(b"", name), None) is is_known
+
+
+def test_an_exception_says_why_and_a_gateway_may_say_it_as_others_do():
+    failed = BEDROCK.read(event({"message": "model timed out"}, b"exception/modelTimeoutException"))
+
+    assert failed.error_detail == "model timed out"
+    assert BEDROCK.read(event({"error": {"type": "x"}}, b"event/chunk")).error_type == "x"

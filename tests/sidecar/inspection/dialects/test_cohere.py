@@ -56,3 +56,9 @@ def test_odd_reasons_are_none():
 )
 def test_it_is_known_by_its_types(chunk, is_known):
     assert COHERE.begins(event(b""), chunk) is is_known
+
+
+def test_a_failure_says_why_and_a_sidecar_of_which_kind_it_is():
+    failed = read("message-end", finish_reason="TIMEOUT", error="request timed out", error_type="next_event_timeout")
+
+    assert (failed.error_type, failed.error_detail) == ("next_event_timeout", "request timed out")

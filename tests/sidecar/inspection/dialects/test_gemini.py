@@ -76,7 +76,9 @@ def test_a_prompt_that_was_blocked_is_an_end():
 def test_an_error_gives_its_status_as_type():
     data = {"error": {"code": 503, "message": "The model is overloaded", "status": "UNAVAILABLE"}}
 
-    assert read(data) == Reading(EventClass.ERROR, error_type="UNAVAILABLE", error_code="503")
+    assert read(data) == Reading(
+        EventClass.ERROR, error_type="UNAVAILABLE", error_code="503", error_detail="The model is overloaded"
+    )
 
 
 STOPPED = said(finishReason="STOP")

@@ -237,3 +237,15 @@ def test_no_text_leaves():
 
     assert "canary" not in repr(read(data))
     assert "canary" not in repr(read(chunk({"content": canary, "reasoning": canary})))
+
+
+def test_whoever_fails_says_why():
+    failed = {"delta": {}, "finish_reason": "error", "error": {"message": "worker crashed"}}
+    told = [
+        {"choices": [failed]},
+        {"choices": [], "x_groq": {"error": "worker crashed"}},
+        {"object": "error", "message": "worker crashed"},
+        {"error": {"message": "worker crashed", "code": 500}},
+    ]
+
+    assert {read(data).error_detail for data in told} == {"worker crashed"}

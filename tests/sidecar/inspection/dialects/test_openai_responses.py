@@ -145,3 +145,10 @@ def test_the_id_is_the_first_one_though_it_may_change_with_every_event():
     ]
 
     assert seen(events, content_type=SSE).response_id == "resp_0"
+
+
+def test_an_error_member_is_an_error_whatever_the_name_but_no_part_of_a_response_is():
+    error = {"type": "server_error", "message": "stream closed"}
+
+    assert OPENAI_RESPONSES.read(event({"error": error}, b"gateway.problem")).error_detail == "stream closed"
+    assert OPENAI_RESPONSES.read(event({"type": "response.created", "error": error})).event_class is EventClass.CONTROL

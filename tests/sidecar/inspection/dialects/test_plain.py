@@ -82,3 +82,9 @@ def test_neither_has_a_rule_for_its_end():
 @given(st.binary(max_size=60), st.binary(max_size=8), st.booleans())
 def test_no_event_raises(data, name, is_cut):
     assert read(data, name, is_cut=is_cut).visible_chars == 0
+
+
+def test_an_error_says_why_with_or_without_json():
+    assert read(b'{"error":{"message":"worker crashed"}}').error_detail == "worker crashed"
+    assert read(b"worker crashed", b"error").error_detail == "worker crashed"
+    assert read(b'{"message":"worker crashed"}', b"exception/X").error_detail == "worker crashed"

@@ -45,3 +45,8 @@ def test_a_late_comment_is_neither_event_nor_error():
 )
 def test_it_is_known_by_its_names_and_ids(name, event_id, is_known):
     assert REPLICATE.begins(event(b"x", name, event_id=event_id), None) is is_known
+
+
+def test_an_error_says_why_with_or_without_json():
+    assert read({"detail": "model failed"}, b"error").error_detail == "model failed"
+    assert read(b"model failed", b"error").error_detail == "model failed"

@@ -72,3 +72,9 @@ def test_an_abort_is_an_error():
 @pytest.mark.parametrize("odd", [{"text": 7}, {"text": "a", "index": "1"}, {"meta_info": [1]}, {"text": "\ud83d"}])
 def test_odd_events_are_read(odd):
     assert SGLANG.read(event(odd)).event_class in {EventClass.CONTENT, EventClass.CONTROL}
+
+
+def test_an_abort_says_why():
+    reason = {"type": "abort", "message": "input length 9000 exceeds the maximum allowed length"}
+
+    assert SGLANG.read(text("", reason=reason)).error_detail == reason["message"]

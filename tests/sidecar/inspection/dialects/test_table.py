@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.hop import EventClass
-from sidecar.inspection.dialects import DIALECTS, UNKNOWN, Ends, dialect_for, recognise
+from sidecar.inspection.dialects import DIALECTS, UNKNOWN, Ends, asked_for, dialect_for, recognise
 from sidecar.inspection.events import Event, Unit
 from tests.support.dialects import CLASSES, CONTENT_TYPES, SPOKEN, classes, event, payload_of, seen
 
@@ -258,6 +258,30 @@ def test_one_dialect_alone_has_such_events(name):
 )
 def test_the_path_and_the_framing_tell_the_dialect(path, framing, name):
     assert dialect_for(path, framing).name == name
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "streams"),
+    [
+        ("/v1/chat/completions", "openai_chat", False),
+        ("/api/chat", "ollama", True),
+        ("/v1beta/models/g:streamGenerateContent", "gemini", True),
+        ("/v1beta/models/g:generateContent", "plain", False),
+        ("/generate_stream/", "tgi", True),
+        ("/generate", "sglang", False),
+        ("/api/generate", "ollama", True),
+        ("/completion", "llama_cpp", False),
+        ("/v1/completions", "openai_completions", False),
+        ("/model/m/converse-stream", "bedrock", True),
+        ("/mcp", "mcp", False),
+        ("/healthz", "plain", False),
+    ],
+)
+def test_the_path_tells_what_is_asked_for_before_there_is_an_answer(path, name, streams):
+    dialect = asked_for(path)
+
+    assert (dialect.name, dialect.streams_unasked) == (name, streams)
+    assert dialect.is_inference is (name not in {"plain", "mcp", "opaque"})
 
 
 @pytest.mark.parametrize(

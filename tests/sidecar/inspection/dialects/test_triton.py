@@ -15,7 +15,9 @@ def test_text_is_text_and_the_flag_of_the_end_tells_nothing():
 
 
 def test_an_error_is_an_error_and_the_rest_is_not_known():
-    assert TRITON.read(event({"error": "in ensemble, no such tensor"})) == Reading(EventClass.ERROR)
+    assert TRITON.read(event({"error": "in ensemble, no such tensor"})) == Reading(
+        EventClass.ERROR, error_detail="in …, no such tensor"
+    )
     assert TRITON.read(event(b"text")) == Reading(EventClass.OPAQUE)
 
 

@@ -67,3 +67,7 @@ def test_it_is_known_by_its_model():
     assert WATSONX.begins(event(b""), {"model_id": "m", "choices": []})
     assert not WATSONX.begins(event(b""), {"model_id": "m"})
     assert not WATSONX.begins(event(b""), None)
+
+
+def test_an_error_of_a_list_says_why():
+    assert read(errors=[{"code": "x", "message": "model not found"}]).error_detail == "model not found"
