@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from otel.hop import Hop
@@ -27,6 +27,8 @@ HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"c
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE = b": keepalive\n\n"
 MS_NS = 1_000_000
+STUCK_S = 0.3
+"""After which a write that is not through is stuck."""
 
 
 def streamed(path: str = CHAT) -> bytes:
@@ -77,6 +79,13 @@ class Stage:
         while len(self.body) < until_bytes or not self.body.endswith(part):
             await self.client.at_least(self.got, len(self.body) + 1)
 
+    async def flood(self) -> None:
+        """The reader stops, and the upstream sends until nothing goes any more."""
+        self.client.transport.pause_reading()
+        with suppress(TimeoutError):
+            while True:
+                await asyncio.wait_for(self.asked.chunk(HELLO * 200), STUCK_S)
+
     async def pass_s(self, seconds: float) -> None:
         """Time passes, look by look; what the sidecar ends in it is over before it goes on."""
         exchanges, end_ns = self.proxy.sidecar.exchanges, self.clock.at_ns + round(seconds * 1_000) * MS_NS
@@ -99,8 +108,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(head: bytes | None = None, sent: bytes | None = None, **options: str) -> AsyncIterator[Stage]:
-    """The request has gone up, and the upstream has sent this head (of a stream of events); none where it is empty."""
+async def stage(
+    head: bytes | None = None, sent: bytes | None = None, *, receive_bytes: int | None = None, **options: str
+) -> AsyncIterator[Stage]:
+    """The request has gone up, and the upstream has sent this head (of a stream of events); none where it is empty.
+
+    receive_bytes: how much the reader's kernel takes in advance.
+    """
     clock, began = HeldClock(), asyncio.get_running_loop().create_future()
     head = streaming() if head is None else head
 
@@ -108,14 +122,17 @@ async def stage(head: bytes | None = None, sent: bytes | None = None, **options:
         began.set_result(asked)
         await asked.wire.gone.wait()
 
-    async with raw_upstream(answer) as up, sidecar(up.url, clock=clock, **options) as proxy:
-        async with raw_client(proxy.port, sent or streamed()) as client:
-            here = Stage(clock, proxy, await asyncio.wait_for(began, 8), client, None)
-            if head:
-                await here.asked.send(head)
-                (live,) = proxy.sidecar.exchanges.running()
-                await until(lambda: live.recorder.answer_since_ns is not None, "the head has come")
-            yield here
+    async with (
+        raw_upstream(answer) as up,
+        sidecar(up.url, clock=clock, **options) as proxy,
+        raw_client(proxy.port, sent or streamed(), receive_bytes=receive_bytes) as client,
+    ):
+        here = Stage(clock, proxy, await asyncio.wait_for(began, 8), client, None)
+        if head:
+            await here.asked.send(head)
+            (live,) = proxy.sidecar.exchanges.running()
+            await until(lambda: live.recorder.answer_since_ns is not None, "the head has come")
+        yield here
 
 
 async def exchanged(

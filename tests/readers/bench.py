@@ -22,7 +22,7 @@ TEXT = "gapline says so"
 KEEPING = ("--keepalive", "0.1", "--keepalive-text", TEXT)
 FLAGS = {"plain": (), "keeping": KEEPING, "early": (*KEEPING, "--keepalive-early", *ENFORCING), "guarded": HOLDING}
 """What each of the sidecars is told."""
-BY_THE_STANDARD = {"eventsource-parser": 2, "chromium": 3}
+BY_THE_STANDARD = {"eventsource-parser": 2, browser.NAME: 3}
 """Readers that keep to the standard, and how much of each event they tell: its type, its data, its id."""
 ASKED = b'{"model":"m","stream":true}'
 WITHIN_S = 60.0
@@ -80,10 +80,14 @@ class Bench:
         program = await asyncio.to_thread(browser.chromium)
         self.speaker.pages[browser.PAGE] = browser.page(streams)
         for sidecar in (self.plain, self.keeping):
-            read = await browser.read_in_browser(program, sidecar.url, self.speaker)
+            try:
+                read = await browser.read_in_browser(program, sidecar.url, self.speaker)
+            except TimeoutError:
+                self.findings.differences.append(f"{browser.NAME} read for ever, {sidecar.name}")
+                continue
             self.findings.read_count += len(read)
             for stream in streams:
-                self._by_the_standard("chromium", stream, read[stream.number])
+                self._by_the_standard(browser.NAME, stream, read[stream.number])
 
     async def _read(self, reader: Reader, sidecar: Sidecar, stream: Stream) -> Read:
         self.findings.read_count += 1
@@ -110,7 +114,8 @@ class Bench:
                 self.findings.differs(stream, reader, what)
 
     async def _bytes(self, sidecar: Sidecar, stream: Stream) -> None:
-        head = f"POST {stream.path}?n={stream.number} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(ASKED)}\r\n\r\n"
+        line, fields = f"POST {stream.path}?n={stream.number} HTTP/1.1", "Host: h\r\nContent-Type: application/json"
+        head = f"{line}\r\n{fields}\r\nContent-Length: {len(ASKED)}\r\n\r\n"
         got = await asked_once(sidecar.port, head.encode() + ASKED, within_s=WITHIN_S)
         count = len(cleaned(bytes(got.body), TEXT).places)
         self.findings.keepalive_count += count

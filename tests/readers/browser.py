@@ -16,6 +16,7 @@ from tests.readers.reading import Missing, Read
 from tests.readers.streams import Stream
 from tests.readers.upstream import TOLD, Speaker
 
+NAME = "chromium"
 PAGE = "/page"
 WITHIN_S = 90
 QUIET = (
@@ -61,11 +62,18 @@ def page(streams: Sequence[Stream]) -> bytes:
 
 def chromium() -> str:
     """The program. Raises Missing where it cannot be had."""
-    return program("chromium", "chromium-browser", "google-chrome", package="chromium")
+    return program(NAME, "chromium-browser", "google-chrome", package=NAME)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    raise Missing(f"{NAME} ended by itself, with {await process.wait()}")
 
 
 async def read_in_browser(program: str, origin: str, speaker: Speaker) -> dict[int, Read]:
-    """What the page made of its streams, by their numbers. speaker: who serves the page behind this origin."""
+    """What the page made of its streams, by their numbers. speaker: who serves the page behind this origin.
+
+    Raises Missing where Chromium does not run, TimeoutError where it does and its page tells nothing.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(
             *(program, *QUIET, f"--user-data-dir={folder}", f"{origin}{PAGE}"),
@@ -75,10 +83,12 @@ async def read_in_browser(program: str, origin: str, speaker: Speaker) -> dict[i
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+                ending = group.create_task(_ended(process))
                 told = json.loads(await speaker.told.get())
-        except TimeoutError:
-            raise Missing(f"Chromium told nothing within {WITHIN_S} s") from None
+                ending.cancel()
+        except* Missing as gone:
+            raise gone.exceptions[0] from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
