@@ -108,6 +108,7 @@ class Carriage:
             host=route.host,
             live=live,
             response=self._delivery.response,
+            is_plain=route.guard.policy.begins_early and request.method == "POST",
             now=self._clock.monotonic_ns,
         )
 
@@ -234,7 +235,7 @@ class Carriage:
         if self._route.exchanges.is_overloaded or self._question.is_body_in_doubt:
             delivery.response.may_go_on = False
         if not delivery.begin(Head(answer.status, answer.reason, self._answered(answer))):
-            return await self._refuse(upstream_said(answer.status))
+            return await self._refuse(upstream_said(answer.status, headers.value_of(answer.fields, "content-type")))
         try:
             is_whole = await self._stream(answer)
         except _Early as early:

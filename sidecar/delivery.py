@@ -140,9 +140,9 @@ class Delivery:
         seen = live.recorder.seen
         if policy.has_digests:
             live.recorder.ours.digests = Digests()
+        self._pulse = self._pulse_for(head)
         if self.is_early:
             return head.is_plain_sse
-        self._pulse = self._pulse_for(head)
         is_held = policy.hold_ns is not None and head.status == _OK and seen is not None and seen.is_stream
         if is_held and policy.hold_ns is not None:
             self._held = Held(at_ns, limit_ns=policy.hold_ns)
@@ -175,8 +175,7 @@ class Delivery:
     def may_begin_early(self, fields: Fields, is_stream: Callable[[], bool]) -> None:
         """The request goes out. Where keepalives may come before an answer, and it asks for a stream, a head with
         these fields goes before them."""
-        keepalives = self._policy.keepalives
-        if keepalives is not None and keepalives.is_early:
+        if self._policy.begins_early:
             head = Head(_OK, "OK", [("Content-Type", EVENT_STREAM), ("Cache-Control", "no-cache"), *fields])
             self._early = Early(head, is_stream)
 
@@ -309,7 +308,9 @@ class Delivery:
         asked_ns = self._live.asked_ns
         if asked_ns is None or self._live.is_uploading or at_ns - asked_ns < keepalives.every_ns:
             return
-        if early.is_stream():
+        recorder = self._live.recorder
+        is_signed = self._policy.is_signed([], path=recorder.asked.path, model=recorder.asked.model)
+        if early.is_stream() and (keepalives.on_signed or not is_signed):
             self.is_early = True
             self._pulse = Pulse(keepalives.every_ns, keepalives.comment, form=keepalives.form)
             self.write_head(early.head)

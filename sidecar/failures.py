@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -85,6 +86,9 @@ NO_PLACE: Final[Mapping[str, Failure]] = {failure.type: failure for failure in (
 """What who gets no place gets, by the reason of `admission.Full`."""
 
 _DETAIL_CHARS: Final = 200
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
+BAD_STATUS: Final = 400
+"""From here on an answer says of itself that something is wrong."""
 
 
 def failure_of(error: Exception) -> Failure:
@@ -126,9 +130,12 @@ def refused_early(status: int | None, error: Reading | None) -> Failure:
     return Failure(status or BROKE_OFF.status, kind or "upstream_error", message)
 
 
-def upstream_said(status: int) -> Failure:
-    """An answer of the upstream that no longer fits, since a head of ours went before it."""
-    return Failure(status, "upstream_status", f"the upstream answered {status}, after its stream was begun for it")
+def upstream_said(status: int, content_type: str | None) -> Failure:
+    """An answer of the upstream that no longer fits, since the head of a stream went before it."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    shown = f" with {kind}" if _MEDIA_TYPE.fullmatch(kind) else ""
+    said = f"the upstream answered {status}{shown}, after a stream was begun for it"
+    return Failure(status if status >= BAD_STATUS else BROKE_OFF.status, "upstream_status", said)
 
 
 def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:

@@ -27,8 +27,8 @@ _ENDS_HERE: Final = frozenset({"host", "trailer"})
 class Question:
     """One request.
 
-    wants_upgrade: to a WebSocket. offers_upgrade: it would speak another protocol too, which is ignored.
-    has_bad_body: its body broke the rules of its framing.
+    is_plain: its answer must not be packed, whatever the client takes. wants_upgrade: to a WebSocket. offers_upgrade:
+    it would speak another protocol too, which is ignored. has_bad_body: its body broke the rules of its framing.
     """
 
     __slots__ = (
@@ -37,6 +37,7 @@ class Question:
         "_host",
         "_id_field",
         "_is_answered",
+        "_is_plain",
         "_live",
         "_now",
         "_request",
@@ -57,6 +58,7 @@ class Question:
         live: Live,
         response: Response,
         now: Callable[[], int],
+        is_plain: bool = False,
     ) -> None:
         self._request = request
         self._fields = fields
@@ -68,6 +70,7 @@ class Question:
         self._version = (request.version.major, request.version.minor)
         self._awaits_continue = self._version >= (1, 1) and headers.value_of(fields, "expect") is not None
         self._is_answered = False
+        self._is_plain = is_plain
         self.wants_upgrade = headers.is_websocket(request.method, self._version, fields)
         self.offers_upgrade = "upgrade" in headers.connection_options(fields) and not self.wants_upgrade
         self.has_bad_body = False
@@ -115,6 +118,9 @@ class Question:
         if headers.request_id_of(fields, (id_field.name,)) is None:  # it came empty, not at all, or as hop-by-hop
             fields = [field for field in fields if field[0].lower() != id_field.name.lower()]
             fields.append((id_field.name, id_field.value))
+        if self._is_plain:
+            fields = [field for field in fields if field[0].lower() != "accept-encoding"]
+            fields.append(("Accept-Encoding", "identity"))
         if self.wants_upgrade:
             fields += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
         return fields

@@ -52,6 +52,11 @@ class Policy:
     hold_ns: int | None = None
     has_digests: bool = False
 
+    @property
+    def begins_early(self) -> bool:
+        """A head of ours may go before the upstream's."""
+        return self.keepalives is not None and self.keepalives.is_early
+
     def is_signed(self, fields: Fields, *, path: str, model: str | None) -> bool:
         """Whether somebody may check the bytes of the body that comes with these fields."""
         return bool(self.signed_headers & _names(fields)) or self.rules.is_signed(path, model)

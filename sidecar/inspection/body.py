@@ -85,6 +85,10 @@ class Body(Seen):
         return self.dialect is self._path_dialect and super().lacks_mark
 
     @property
+    def seems_over(self) -> bool:
+        return self.terminal_seq is not None or self._candidate_seq is not None
+
+    @property
     def is_at_boundary(self) -> bool:
         return self._splitter.is_at_boundary and not (self.is_blind or self._is_encoded)
 

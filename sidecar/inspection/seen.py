@@ -108,6 +108,11 @@ class Seen:
         return self.progress_ns is not None or (self.is_blind and self.size_bytes > 0)
 
     @property
+    def seems_over(self) -> bool:
+        """The end was marked, or what may be the end has come last."""
+        return self.terminal_seq is not None
+
+    @property
     def is_at_boundary(self) -> bool:
         """Bytes of ours may stand behind what came, as far as the framing goes; an event of ours is read as one."""
         return False

@@ -61,6 +61,7 @@ def line(
         "error_type": exchange.error_type,
         "error_code": exchange.error_code,
         "error_detail": _error_detail(hop, about, error_text),
+        "finish_reasons": exchange.finish_reasons,
         "guard_fired": exchange.guard_fired,
         "method": exchange.method,
         "path": exchange.path,

@@ -86,7 +86,9 @@ async def _stream(asked: Asked, query: Mapping[str, str]) -> None:
         asked.reset()
         return
     elif then == "silence":
-        await asked.wire.gone.wait()
+        with suppress(TimeoutError):  # nobody guards what is not looked at, so it must end by itself
+            async with asyncio.timeout(3 * SILENCE_S):
+                await asked.wire.gone.wait()
     await asked.send(b"0\r\n\r\n")
 
 

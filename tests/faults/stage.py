@@ -11,8 +11,9 @@ Time passes in steps of one look, so that a minute takes some milliseconds, and 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from otel.hop import Hop
@@ -34,6 +35,17 @@ STUCK_S = 0.3
 def streamed(path: str = CHAT) -> bytes:
     """A request for a streamed answer of a model."""
     return post(path, b'{"model":"m","stream":true}', "Content-Type: application/json")
+
+
+def said(value: object) -> bytes:
+    """An event with this JSON."""
+    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+
+
+def delta(text: str | None = None, finish: str | None = None, **more: object) -> bytes:
+    """A chunk of a chat; more: members of the chunk."""
+    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": finish}
+    return said({"id": "chatcmpl-9", "model": "m", "choices": [choice], **more})
 
 
 class HeldClock:
@@ -81,10 +93,14 @@ class Stage:
 
     async def flood(self) -> None:
         """The reader stops, and the upstream sends until nothing goes any more."""
+        (live,) = self.proxy.sidecar.exchanges.running()
         self.client.transport.pause_reading()
-        with suppress(TimeoutError):
-            while True:
+        is_stuck = False
+        while not is_stuck or live.recorder.blocked_since_ns is None:
+            try:
                 await asyncio.wait_for(self.asked.chunk(HELLO * 200), STUCK_S)
+            except TimeoutError:
+                is_stuck = True
 
     async def pass_s(self, seconds: float) -> None:
         """Time passes, look by look; what the sidecar ends in it is over before it goes on."""

@@ -9,7 +9,7 @@ import pytest
 
 from otel.hop import Ending, EventClass
 from tests.faults import report
-from tests.faults.stage import DONE, HELLO, RESPONSES, exchanged
+from tests.faults.stage import DONE, HELLO, RESPONSES, delta, exchanged, said
 from tests.support.raw_peers import CUT, RESET, WHOLE, streaming
 
 EXACT = {"exact": "true"}
@@ -23,16 +23,6 @@ def classes(hop):
 
 def positions(hop):
     return [stamp.position for stamp in hop.timeline.stamps]
-
-
-def said(value):
-    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
-
-
-def delta(text=None, finish=None, **more):
-    """A chunk of a chat."""
-    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": finish}
-    return said({"id": "chatcmpl-9", "model": "m", "choices": [choice], **more})
 
 
 # ------------------------------------------------------------------------------------------------- lines and fields

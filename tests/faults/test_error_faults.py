@@ -1,4 +1,4 @@
-"""Errors that an upstream tells in band, in whatever shape, and words that only look like one; and what is told of it."""
+"""Errors that an upstream tells in band, in whatever shape; words that only look like one; and what is told of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from otel.hop import OUTPUT, Ending, EventClass, Side
 from otel.span import ERROR
 from sidecar.telling.accesslog import ENDED
 from tests.faults import report
-from tests.faults.stage import CHAT, DONE, HELLO, MESSAGES, RESPONSES, exchanged, stage
-from tests.faults.test_dialect_faults import delta, said
+from tests.faults.stage import CHAT, DONE, HELLO, MESSAGES, RESPONSES, delta, exchanged, said, stage
 from tests.support.raw_peers import WHOLE
 
 SECRET = "Zanzibar-17"
@@ -66,12 +65,8 @@ async def test_an_error_before_the_end_mark_is_told_in_one_line(caplog, finish):
 async def test_an_error_in_place_of_the_end_mark_is_no_cut():
     parts = (
         b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","model":"c","usage":{}}}\n\n',
-        *[
-            b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\n'
-        ]
-        * 2,
-        b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},'
-        b'"request_id":"req_7Q"}\n\n',
+        *[b"event: content_block_delta\n" + said({"type": "content_block_delta", "delta": {"text": "a"}})] * 2,
+        b"event: error\n" + said({"type": "error", "error": {"type": "overloaded_error"}, "request_id": "req_7Q"}),
     )
     got, hop = await exchanged(*parts, path=MESSAGES)
 

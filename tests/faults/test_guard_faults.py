@@ -324,3 +324,18 @@ async def test_a_reader_that_takes_nothing_makes_nobody_late():
         hop = await here.proxy.hop()
 
     assert hop.end.ending is Ending.CLIENT_DISCONNECT
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_behind_a_finish_reason_a_connection_that_stays_open_is_no_stalled_answer(is_over):
+    """Of an API that marks no end: the reason is all there will be, unless output follows."""
+    last = b'data: {"candidates":[{"content":{"parts":[{"text":"b"}]}%b}]}\n\n' % (
+        b',"finishReason":"STOP"' if is_over else b""
+    )
+    async with stage(None, streamed("/v1/models/m:streamGenerateContent"), guard="enforce") as here:
+        await here.say(b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}]}\n\n', last)
+        await here.pass_s(100)
+        got, hop = await (here.end() if is_over else here.outcome())
+
+    assert hop.exchange.guard_fired == (() if is_over else ("next_event_timeout",))
+    assert got.end == (WHOLE if is_over else CUT)

@@ -77,6 +77,27 @@ async def test_a_lively_stream_has_none():
     assert hop.traffic.keepalive_count == 0
 
 
+@fault(25, "a byte order mark behind comments of ours is none any more: it harms no field, and no byte of it is lost")
+@report("R054", "a byte order mark that comes behind comments of ours")
+@pytest.mark.parametrize("cut", range(6))
+async def test_a_byte_order_mark_behind_comments_harms_no_field(cut):
+    mark = b"\xef\xbb\xbf"
+    parts = [part for part in ((mark + HELLO)[:cut], (mark + HELLO)[cut:]) if part]
+    async with stage(**BEAT) as here:
+        await here.pass_s(31)
+        for part in parts:
+            await here.asked.chunk(part)
+            await here.heard(part[-1:])
+        await here.pass_s(16)
+        await here.say(DONE)
+        got, hop = await here.end()
+
+    assert by_the_standard(got.body.decode()) == [each[6:-2].decode() for each in (HELLO, DONE)]
+    assert bytes(got.body) == KEEPALIVE * 2 + b":" + mark + b"\n" + HELLO + KEEPALIVE + DONE
+    assert (hop.traffic.keepalive_count, hop.traffic.injected_bytes) == (3, 3 * len(KEEPALIVE) + 2)
+    assert hop.traffic.bytes_out - hop.traffic.injected_bytes == hop.traffic.bytes_in
+
+
 @report("R012", "what lies between us and the reader gives up after 60 s without a byte")
 @pytest.mark.parametrize("has_head", [True, False], ids=["after the head", "before the head"])
 async def test_somebody_who_waits_60_s_for_a_byte_sees_a_slow_model_through(has_head):
@@ -215,10 +236,8 @@ def as_clients_once_did(body):
 
 def by_blank_lines(body):
     """The same of readers that cut a body at blank lines, and look for data in each piece."""
-    pieces = [piece for piece in body.split("\n\n") if piece]
-    found = [
-        [line.removeprefix("data: ") for line in piece.split("\n") if line.startswith("data:")] for piece in pieces
-    ]
+    pieces = [piece.split("\n") for piece in body.split("\n\n")]
+    found = [[line.removeprefix("data: ") for line in lines if line.startswith("data:")] for lines in pieces]
     return ["\n".join(data) for data in found if data]
 
 
@@ -289,10 +308,7 @@ async def test_ours_are_never_named():
 async def test_no_comment_waits_behind_a_reader_that_takes_nothing():
     async with stage(receive_bytes=SMALL_BYTES, **BEAT) as here:
         (live,) = here.proxy.sidecar.exchanges.running()
-        here.client.transport.pause_reading()
-        with pytest.raises(TimeoutError):
-            while True:
-                await asyncio.wait_for(here.asked.chunk(HELLO * 200), 0.3)
+        await here.flood()
         held_bytes = live.connection.buffered_bytes
         await here.pass_s(120)
         assert live.recorder.blocked_since_ns is not None
@@ -358,3 +374,29 @@ async def test_two_hops_number_events_alike_whatever_comments_stand_between():
     assert numbered[0] == numbered[1]
     assert first.traffic.event_count == second.traffic.event_count == 6
     assert first.request_id == second.request_id
+
+
+@report("R024", "nor does a head of ours come early where a rule switches comments off")
+async def test_a_path_without_comments_has_no_early_head():
+    options = BEAT | {"keepalive_early": "true", "guard_rule": f"path={CHAT};signed=true"}
+    async with stage(head=b"", **options) as here:
+        await here.pass_s(40)
+        await here.asked.send(streaming("X-Kept: 1"))
+        await here.say(HELLO, DONE)
+        got, hop = await here.end()
+
+    assert (bytes(got.body), hop.traffic.keepalive_count) == (HELLO + DONE, 0)
+    assert got.values("x-kept") == [b"1"]
+
+
+async def test_comments_end_when_the_head_that_comes_late_says_that_its_stream_is_signed():
+    async with stage(head=b"", **BEAT, keepalive_early="true") as here:
+        await here.pass_s(40)
+        await here.asked.send(streaming("Signature: sig1=:x:"))
+        await here.say(HELLO)
+        await here.pass_s(40)
+        await here.say(DONE)
+        got, _ = await here.end()
+
+    assert bytes(got.body).endswith(HELLO + DONE)
+    assert bytes(got.body).startswith(b": ")

@@ -205,6 +205,27 @@ class TestEarlyKeepalives:
         assert "429" in error["message"]
         assert hop.exchange.status == 429
 
+    async def test_nor_is_one_that_is_no_stream_at_all(self):
+        async def late(asked):
+            await asyncio.sleep(WAIT_S)
+            await asked.send(simple("200 OK", b"{}", "Content-Type: application/json"))
+
+        got, hop = await exchanged(late, **EARLY)
+        assert b"answered 200 with application/json" in got.body
+        assert (got.end, hop.exchange.status) == (CUT, 502)
+
+    async def test_the_upstream_is_asked_for_an_answer_that_is_not_packed(self):
+        offered = []
+
+        async def answer(asked):
+            offered.append(asked.field("accept-encoding"))
+            await asked.send(streaming() + chunked(DONE))
+
+        for options in (EARLY, BEAT):
+            await exchanged(answer, post(CHAT, b'{"stream":true}', JSON, "Accept-Encoding: gzip"), **options)
+
+        assert offered == [[b"identity"], [b"gzip"]]
+
     async def test_who_asks_for_no_stream_gets_the_answer_as_it_is(self):
         async def late(asked):
             await asyncio.sleep(WAIT_S)

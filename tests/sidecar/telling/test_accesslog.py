@@ -15,7 +15,8 @@ from tests.support.builders import a_hop, a_timeline, hops, ns
 
 KEYS = {
     "hop", "request_id", "trace_id", "outcome", "cause", "ended_by", "phase", "cut", "error_type", "error_code",
-    "error_detail", "guard_fired", "method", "path", "status", "model", "dialect", "total_duration_ms",
+    "error_detail", "finish_reasons", "guard_fired", "method", "path", "status", "model", "dialect",
+    "total_duration_ms",
     "time_to_first_event_ms", "time_to_first_content_ms", "time_since_last_byte_ms", "max_gap_ms", "blocked_ms",
     "closed_after_ms", "events", "wasted_events", "bytes", "bytes_in", "missing_bytes", "request_bytes", "keepalives",
     "injected_bytes", "upstream_digest", "downstream_digest", "input_tokens", "output_tokens", "probe", "dimensions",
