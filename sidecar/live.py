@@ -159,7 +159,7 @@ class Live:
         return None if self.body_wait_since_ns is not None else self.asked_ns
 
     def mute(self) -> None:
-        """Look at it no longer; its bytes go on, and its limits hold."""
+        """Look at it no longer; its bytes go on, and so do the limits that need no looking."""
         self.evidence = None
         self.recorder.mute()
 
