@@ -181,6 +181,12 @@ class Answers:
         await self._begin(asked)
         await asked.hold()
 
+    async def guarded(self, asked: Asked) -> None:
+        await asked.head(*ANSWER_FIELDS)
+        for event in MESSAGE_EVENTS[:-1]:
+            await asked.chunk(event)
+        await asked.hold()
+
     async def status(self, asked: Asked) -> None:
         body = json.dumps({"error": {"message": planted("status-message"), "code": planted("with words")}}).encode()
         length, status = f"Content-Length: {len(body)}", f"400 {planted('reason')}"
@@ -210,12 +216,14 @@ CASES = {
     "cut": (CHAT, "upstream_cut"),
     "framing": (CHAT, "upstream_cut"),
     "left": (CHAT, "client_disconnect"),
+    "guarded": (MESSAGES, "timed_out_next_event"),
     "status": (CHAT, "complete"),
     "head": (CHAT, "complete"),
     "coding": (CHAT, "complete"),
     "kind": (CHAT, "complete"),
 }
 REFUSED = "req-refused"
+GUARD = ("--guard", "enforce", "--guard-rule", f"path={MESSAGES};next=1s", "--keepalive", "200ms", "--digests")
 DIMENSIONS = (
     *("--dimensions", "region=X-Region", "--dimensions", "tenant=X-Tenant", "--client-key", planted("client-key")),
     *("--log-format", "json", "--log-start"),
@@ -240,17 +248,17 @@ async def left(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Left]:
             otlp_port, query_port, nowhere_port = free_ports(3)
             collector = fleet.collector("--log-level", "debug", "--stall-after", "1ms", ports=(otlp_port, query_port))
             async with tapped(otlp_port) as (tap_port, posted):
-                flags = ("--log-level", "debug", "--stall-after", "300ms")
+                flags = ("--log-level", "debug", "--stall-after", "300ms", "--heartbeat", "100ms")
                 export = f"http://127.0.0.1:{tap_port}"
                 chain: list[Sidecar] = []
                 for hop in HOPS:
                     upstream = chain[-1].url if chain else up.url
-                    more = DIMENSIONS if hop == HOPS[-1] else ()
+                    more = (*DIMENSIONS, *GUARD) if hop == HOPS[-1] else ()
                     chain.append(fleet.sidecar(hop, upstream, *flags, *more, export=export))
                 lonely = fleet.sidecar("lonely", f"http://127.0.0.1:{nowhere_port}", *flags, export=export)
                 await fleet.ready()
                 places: dict[str, bytes] = {}
-                answered = await _run_all(chain[-1], lonely, answers, places, [*chain, lonely])
+                answered = await _run_all(chain[-1], lonely, answers, places, [*chain, lonely], collector)
                 request_ids = [f"req-{case}" for case in CASES]
                 outcomes = {
                     case: [hop["outcome"] for hop in (await collector.verdict(f"req-{case}", hops=3))["hops"]]
@@ -269,7 +277,12 @@ async def left(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Left]:
 
 
 async def _run_all(
-    gateway: Sidecar, lonely: Sidecar, answers: Answers, places: dict[str, bytes], sidecars: list[Sidecar]
+    gateway: Sidecar,
+    lonely: Sidecar,
+    answers: Answers,
+    places: dict[str, bytes],
+    sidecars: list[Sidecar],
+    collector: Collector,
 ) -> dict[str, bytes]:
     """One request of each case; what came of it."""
 
@@ -285,6 +298,7 @@ async def _run_all(
             if case == "whole":
                 await asyncio.sleep(0.6)  # long enough that it counts as stalled, and an open segment is sent
                 await _glance(places, sidecars, "while a stream runs")
+                await _look_at_live(places, gateway, collector)
             answers.go_on[case].set()
             if case != "left":
                 await reader.rest()
@@ -312,6 +326,21 @@ async def _glance(places: dict[str, bytes], processes: list[Sidecar], when: str)
             status, text = await get(f"{process.admin_url}/{path}")
             assert status == 200
             places[f"/{path} of {process.name} {when}"] = text.encode()
+
+
+async def _look_at_live(places: dict[str, bytes], gateway: Sidecar, collector: Collector) -> None:
+    """What is told of a stream while it runs."""
+
+    async def told() -> str:
+        _, text = await get(f"{collector.query_url}/api/live")
+        return text if "req-whole" in text else ""
+
+    places["collector /api/live"] = (await until(told, "the stream is told of")).encode()
+    for whom in (("--collector", collector.query_url), ("--sidecar", gateway.admin_url)):
+        for flags in ((), ("--json",)):
+            done = await gapline("live", *whom, *flags)
+            assert done.code == 0, done.errors
+            places[" ".join(["gapline live", whom[0], *flags])] = done.out + done.errors
 
 
 async def _look(
@@ -410,6 +439,9 @@ MUST_BE_THERE = {
     "gapline why req-whole as text": b"req-whole",
     "gapline timeline req-cut as json": b"req-cut",
     "gapline stalls as text": b"req-error",
+    "collector /api/live": b"req-whole",
+    "gapline live --collector": b"req-whole",
+    "gapline live --sidecar --json": b"req-whole",
 }
 
 
