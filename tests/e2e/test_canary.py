@@ -258,7 +258,7 @@ async def left(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Left]:
                 lonely = fleet.sidecar("lonely", f"http://127.0.0.1:{nowhere_port}", *flags, export=export)
                 await fleet.ready()
                 places: dict[str, bytes] = {}
-                answered = await _run_all(chain[-1], lonely, answers, places, [*chain, lonely], collector)
+                answered = await _run_all(chain, lonely, answers, places, collector)
                 request_ids = [f"req-{case}" for case in CASES]
                 outcomes = {
                     case: [hop["outcome"] for hop in (await collector.verdict(f"req-{case}", hops=3))["hops"]]
@@ -277,12 +277,7 @@ async def left(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Left]:
 
 
 async def _run_all(
-    gateway: Sidecar,
-    lonely: Sidecar,
-    answers: Answers,
-    places: dict[str, bytes],
-    sidecars: list[Sidecar],
-    collector: Collector,
+    chain: list[Sidecar], lonely: Sidecar, answers: Answers, places: dict[str, bytes], collector: Collector
 ) -> dict[str, bytes]:
     """One request of each case; what came of it."""
 
@@ -290,14 +285,14 @@ async def _run_all(
         target = f"{path}?case={case}&key={planted('query')}"
         return post(target, *REQUEST_FIELDS, f"X-Request-Id: {request_id}", body=PROMPT)
 
-    answered: dict[str, bytes] = {}
+    gateway, answered = chain[-1], dict[str, bytes]()
     for case, (path, _) in CASES.items():
         async with asking(gateway.port, asked(case, path, f"req-{case}")) as reader:
             if case in {"whole", "framing", "left"}:
                 await reader.at_least(sum(map(len, CHAT_EVENTS)))
             if case == "whole":
                 await asyncio.sleep(0.6)  # long enough that it counts as stalled, and an open segment is sent
-                await _glance(places, sidecars, "while a stream runs")
+                await _glance(places, [*chain, lonely], "while a stream runs")
                 await _look_at_live(places, gateway, collector)
             answers.go_on[case].set()
             if case != "left":
