@@ -47,9 +47,12 @@ class Guard:
             return False
         if recorder.ours.guard_fired(token):
             self._counts[token, DID if is_enforced else WOULD] += 1
-            message = "guard ends the stream" if is_enforced else "guard would have ended the stream"
             ids = recorder.asked.identity
-            log.warning(message, extra={"why": token, "request_id": ids.request_id, "trace_id": ids.trace_id})
+            told = {"why": token, "request_id": ids.request_id, "trace_id": ids.trace_id}
+            if is_enforced:
+                log.warning("guard ends the stream", extra=told)
+            else:
+                log.info("guard would have ended the stream", extra=told)
         return is_enforced
 
     def complaint(self, token: str, expired: Expired | None = None, *, waited_ns: int | None = None) -> Complaint:

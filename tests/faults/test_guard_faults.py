@@ -100,7 +100,7 @@ async def test_a_head_that_is_too_late_is_a_504():
 @fault(8, "only observed it goes on; it is told in the log and counted, once")
 @pytest.mark.parametrize(("silent_s", "is_told"), [(299, False), (301, True), (1_000, True)])
 async def test_observed_a_first_event_may_be_as_late_as_it_likes(caplog, silent_s, is_told):
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     async with stage() as here:
         await here.pass_s(silent_s)
         await here.say(HELLO, DONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import orjson
@@ -99,7 +100,7 @@ def test_no_body_does_more_than_be_refused(body):
 
 @given(TREES)
 def test_no_json_does_more_than_be_refused(tree):
-    body = orjson.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [tree]}]}]})
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [tree]}]}]}).encode()
     with suppress(OtlpError):
         assert len(decode_logs_json(body)) == 1
 

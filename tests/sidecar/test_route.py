@@ -15,6 +15,7 @@ SETTINGS = {
 
 async def test_listeners_of_one_sidecar_share_all_but_the_way():
     sidecar = build(config_of(SETTINGS, {}), clock=SystemClock(), exporter=None)
+    await sidecar.start()
     near, far = (side.listener._relay.route for side in sidecar.sides)
     await sidecar.close()
 

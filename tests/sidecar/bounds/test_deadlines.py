@@ -58,4 +58,7 @@ def test_every_reason_has_a_name_of_its_own_and_blames_whom_it_should():
         "request_timeout": Ending.REJECTED,
         "upstream_answer_timeout": Ending.TIMED_OUT_FIRST_EVENT,
         "overloaded": Ending.LOST,
+        "first_event_timeout": Ending.TIMED_OUT_FIRST_EVENT,
+        "next_event_timeout": Ending.TIMED_OUT_NEXT_EVENT,
+        "content_timeout": Ending.TIMED_OUT_NEXT_EVENT,
     }
