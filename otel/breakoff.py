@@ -8,12 +8,14 @@ no tap saw that, a downstream that closed is charged from the reader on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from otel import decompose
+from otel.align import covered
 from otel.decompose import CLIENT, Kind, Lineup, Segment
 from otel.findings import Cause, Finding
-from otel.hop import OUTPUT, Ending, Hop, Side
+from otel.hop import OUTPUT, Ending, EventClass, Hop, Side
 from otel.join import Path
 
 _UPSTREAM_ENDED: Final = {
@@ -21,9 +23,11 @@ _UPSTREAM_ENDED: Final = {
     Ending.MISSING_TERMINAL: (Cause.TRUNCATED, "its upstream ended without the terminal event"),
     Ending.REFUSED: (Cause.TRUNCATED, "its upstream could not be reached"),
     Ending.ERROR_EVENT: (Cause.ERROR_EVENT, "its upstream sent an error event"),
-    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TRUNCATED, "its limit for the first event fired"),
-    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TRUNCATED, "its limit for the next event fired"),
+    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
+    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
 }
+_LATE: Final = frozenset({Ending.TIMED_OUT_FIRST_EVENT, Ending.TIMED_OUT_NEXT_EVENT})
+_CONTENT_LIMIT: Final = "content_timeout"
 _DOWNSTREAM_ENDED: Final = frozenset({Ending.CLIENT_DISCONNECT})
 _OUR_DOING: Final = {
     Ending.LOST: "the sidecar of {} failed",
@@ -48,6 +52,8 @@ def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
             and hop.end.ending is Ending.COMPLETE
         ):
             found = (Cause.ERROR_EVENT, f"its upstream answered with status {hop.exchange.status}")
+        if found is not None and hop.end and hop.end.ending in _LATE and ours is None:
+            return [_silenced(taps, n, lineup)]
         if found is not None:  # what a sidecar nearer the source ended itself is what this tap saw
             return [ours or _ending(taps, n, found[0], f"{hop.place.hop} saw that {found[1]}", lineup)]
         ours = ours or _ours(hop) or _given_up(taps, n, lineup)
@@ -79,6 +85,32 @@ def _given_up(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding | N
     if end is None or end.ending not in _DOWNSTREAM_ENDED or end.ended_by is not Side.SIDECAR:
         return None
     return _left(taps, n, "gave up its downstream, which took nothing", lineup)
+
+
+def _silenced(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding:
+    """The sidecar of tap n ended the answer at a limit: to blame is the segment in which the silence began."""
+    hop = taps[n]
+    limit = hop.exchange.error_type or "a limit"
+    waited_ns = _silent_ns(hop) if limit == _CONTENT_LIMIT or hop.end is None else hop.end.idle_ns
+    at = n
+    while at and waited_ns - _silent_ns(taps[at - 1]) < decompose.HOLD_NS:
+        at -= 1
+    detail = f"the sidecar of {hop.place.hop} ended the answer after {waited_ns / 1e9:.2f} s of silence ({limit})"
+    return replace(_ending(taps, at, Cause.TRUNCATED, detail, lineup), is_silence=True)
+
+
+def _silent_ns(hop: Hop) -> int:
+    """How long no event had come when the exchange was over, less the time in which nobody took any; 0 for a whole
+    answer, after which nothing is due."""
+    if hop.end is not None and hop.end.ending is Ending.COMPLETE:
+        return 0
+    moments = hop.moments
+    ends = (moments.client_left_ns, moments.upstream_ended_ns, moments.closed_ns)
+    until = next(ns for ns in ends if ns is not None)
+    events = [s.arrived_ns for s in hop.timeline.stamps if s.event_class is not EventClass.KEEPALIVE]
+    since = events[-1] if events else 0
+    blocked = covered(since, until, [(b.start_ns, b.end_ns) for b in hop.timeline.blocked])
+    return max(0, until - since - blocked)
 
 
 def _ours(hop: Hop) -> Finding | None:

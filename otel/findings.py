@@ -63,7 +63,8 @@ class Finding:
     """One cause found: in which segment, for how long, within which wait of the reader.
 
     decomposition is None for an ending. at_seq: the event, at the tap nearest the reader, that ended the wait, or
-    the last before an ending. at_position: visible characters delivered when the wait began.
+    the last before an ending. at_position: visible characters delivered when the wait began. is_silence: it ended
+    because nothing came for too long, and a sidecar ended it.
     """
 
     cause: Cause
@@ -77,6 +78,7 @@ class Finding:
     kernel: Stuck | None = None
     where: Whereabouts | None = None
     detail: str = ""
+    is_silence: bool = False
 
     @property
     def first_hop(self) -> str:

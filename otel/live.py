@@ -132,6 +132,12 @@ def _shown(row: _Row, at_ns: int) -> OpenStream:
     return OpenStream(
         glance=glance,
         age_s=glance.age_s + told_s,
-        silent_s=glance.silent_s + (told_s if glance.is_stalled else 0.0),
+        silent_s=_silent_s(glance, told_s),
         told_s=told_s,
     )
+
+
+def _silent_s(glance: Glance, told_s: float) -> float:
+    if glance.moment is Moment.RESUMED:
+        return 0.0  # what it tells is how long the silence was that is over
+    return glance.silent_s + (told_s if glance.is_stalled else 0.0)

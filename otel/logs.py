@@ -23,6 +23,10 @@ TEXT: Final = "text"
 FORMATS: Final = (AUTO, JSON, TEXT)
 """auto: text where stderr is a terminal, JSON elsewhere."""
 
+_MASK: Final = "…"
+"""What stands for masked words: the one character beyond ASCII that people are shown as it is."""
+_COMPACT: Final = (",", ":")
+"""As orjson writes, so that what looks for `"level":"warning"` finds every line."""
 _OURS: Final = frozenset({"otel", "sidecar", "k8s"})
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -129,7 +133,10 @@ def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
 def _shown(value: object) -> str:
     text = str(value)
     is_plain = text.isascii() and text.isprintable() and not set(text) & set(' "=') and text != ""
-    return text if is_plain else json.dumps(text)
+    if is_plain:
+        return text
+    parts = (json.dumps(part)[1:-1] for part in text.split(_MASK))
+    return f'"{_MASK.join(parts)}"'
 
 
 def _json(line: Mapping[str, object]) -> str:
@@ -137,5 +144,5 @@ def _json(line: Mapping[str, object]) -> str:
     try:
         text = orjson.dumps(line, default=str).decode()
     except TypeError:  # half a surrogate pair, or an integer of more than 64 bits
-        return json.dumps(line, default=str)
-    return text if text.isascii() and text.isprintable() else json.dumps(orjson.loads(text))
+        return json.dumps(line, default=str, separators=_COMPACT)
+    return text if text.isascii() and text.isprintable() else json.dumps(orjson.loads(text), separators=_COMPACT)

@@ -15,7 +15,7 @@ from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
-from otel.hop import Hop, State, Timeline
+from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
@@ -23,6 +23,8 @@ from otel.verdict import lag_ns, longest_gap_ns
 
 GAP_NS: Final = 250_000_000
 """Gaps drawn and listed in a timeline."""
+
+_ERROR_STATUS: Final = 400
 
 Answer = dict[str, Any]
 
@@ -116,11 +118,25 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         "lag_s": {hop.place.tap: _s(lag_ns(hop)) for hop in path.taps},
         "attempts": len(path.others),
     }
+    if (said := next((text for hop in path.taps if (text := _error_said(hop))), None)) is not None:
+        evidence["error_said"] = said
+    if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
+        evidence["limits_passed"] = ", ".join(passed)
     if named is not None:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None
         evidence["kernel"] = _kernel(named.kernel)
     return evidence
+
+
+def _error_said(hop: Hop) -> str | None:
+    """What the upstream's own error was, as far as it was recorded: its type, its code, and its masked words."""
+    seen = hop.exchange
+    is_error = hop.end is not None and hop.end.ending is Ending.ERROR_EVENT
+    if hop.end is None or hop.end.ended_by is Side.SIDECAR or not (is_error or (seen.status or 0) >= _ERROR_STATUS):
+        return None
+    name = " ".join(part for part in (seen.error_type, seen.error_code) if part)
+    return ": ".join(part for part in (name, seen.error_detail) if part) or None
 
 
 def _kernel(stuck: Stuck | None) -> Answer | None:

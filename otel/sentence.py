@@ -136,17 +136,21 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} dropped the answer{after}"
         case Cause.ERROR_EVENT:
             says = f"{who} answered with an error{after}"
+        case _ if finding.is_silence:
+            says = f"{who} fell silent{after}"
         case _:
             says = f"{who} broke the answer off{after}"
     return f"{_upper(says)}{so_far}: {finding.detail}{_also(path, verdict)}."
 
 
 def _also(path: Path, verdict: Verdict) -> str:
+    named = verdict.findings[0]
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
+    waits = [f for f in waits if not (named.is_silence and f.segment == named.segment)]  # the same wait, already told
     if not waits:
         return ""
     who, term = blamed(path, waits[0]), seconds(waits[0].term_ns)
-    if verdict.findings[0].decomposition is None:
+    if named.decomposition is None:
         return f"; before that, {who} had added {term}"
     return f"; {who} added {term} as well"
 

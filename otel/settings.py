@@ -25,12 +25,12 @@ class ConfigError(ValueError):
         self.errors = tuple(errors)
 
 
-class BadItem(ValueError):  # noqa: N818  # as the others, it is caught as a ValueError
-    """One item of a list breaks the rule."""
+class BadItems(ValueError):  # noqa: N818  # as the others, it is caught as a ValueError
+    """Items of a list break the rule. rules: by item."""
 
-    def __init__(self, item: str, rule: str) -> None:
-        super().__init__(rule)
-        self.item = item
+    def __init__(self, rules: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{item!r}: {rule}" for item, rule in rules.items()))
+        self.rules = rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,27 @@ class UnixPath:
 Endpoint = Address | UnixPath
 
 
-def add_flags(parser: argparse.ArgumentParser, options: Iterable[Option], *, prefix: str) -> None:
-    """Give the parser a flag for every option, with its default and its variable in the help."""
+def add_flags(
+    parser: argparse.ArgumentParser,
+    options: Iterable[Option],
+    *,
+    prefix: str,
+    headings: Mapping[str, str] | None = None,
+) -> None:
+    """Give the parser a flag for every option, with its default and its variable in the help.
+
+    headings: what stands above an option there, by its name, and holds for those that follow.
+    """
+    group: argparse._ActionsContainer = parser
     for option in options:
+        if headings and option.name in headings:
+            group = parser.add_argument_group(headings[option.name])
         text = f"{option.help} [{shown(option)}; {prefix}{option.name.upper()}]".replace("%", "%%")
         if option.is_switch:
-            parser.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
+            group.add_argument(option.flag, action="store_const", const="true", default=None, help=text)
         else:
             action = _Joined if option.is_list else "store"
-            parser.add_argument(option.flag, action=action, default=None, metavar=option.metavar, help=text)
+            group.add_argument(option.flag, action=action, default=None, metavar=option.metavar, help=text)
 
 
 class _Joined(argparse.Action):
@@ -183,8 +195,8 @@ def read(
             continue
         try:
             values[option.name] = option.parse(str(text))
-        except BadItem as error:
-            errors.append(f"{source}: {error.item!r}: {error}")
+        except BadItems as error:
+            errors += [f"{source}: {item!r}: {rule}" for item, rule in error.rules.items()]
         except ValueError as error:
             errors.append(f"{source}: {text!r}: {error}")
     return values, errors
@@ -209,7 +221,7 @@ def shown(option: Option) -> str:
         return "on" if value else "off"
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    if option.parse is seconds:
+    if isinstance(value, float):  # all of them are times, whatever more their parser asks for
         return _rounded(value, _SECONDS_SHOWN)
     if option.parse is size_bytes:
         return _rounded(value, _BYTES_SHOWN)
@@ -331,13 +343,15 @@ def choice(*allowed: str) -> Callable[[str], str]:
 def items(parse_one: Callable[[str], object]) -> Callable[[str], tuple[object, ...]]:
     """The same parser for each item of a list with commas."""
 
-    def parse_item(item: str) -> object:
-        try:
-            return parse_one(item)
-        except ValueError as error:
-            raise BadItem(item, str(error)) from None
-
     def parse(value: str) -> tuple[object, ...]:
-        return tuple(parse_item(part.strip()) for part in value.split(",") if part.strip())
+        found, broken = [], dict[str, str]()
+        for item in (part.strip() for part in value.split(",") if part.strip()):
+            try:
+                found.append(parse_one(item))
+            except ValueError as error:
+                broken[item] = str(error)
+        if broken:
+            raise BadItems(broken)
+        return tuple(found)
 
     return parse

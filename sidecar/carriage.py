@@ -153,7 +153,7 @@ class Carriage:
 
     async def _exchange(self) -> None:
         id_field = (self._id_field.name, self._id_field.value)
-        self._delivery.may_begin_early([id_field], lambda: self._guarded.asks_for_stream)
+        self._delivery.may_begin_early([id_field], lambda: self._guarded.asks_for_sse)
         try:
             self._answer = answer = await self._question.ask(self._route.upstream)
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the reader gets an answer

@@ -13,7 +13,7 @@ from otel import settings
 from otel.settings import Address, ConfigError, Endpoint, UnixPath
 from sidecar.guard.limits import Rule
 from sidecar.option_values import Egress
-from sidecar.options import OPTIONS
+from sidecar.options import HEADINGS, OPTIONS
 from sidecar.telling.dimensions import Dimension, client_key
 from sidecar.telling.probe import HeaderRule
 
@@ -113,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line: a flag for each option, and the two that are no settings."""
     flags = argparse.ArgumentParser(
         prog="gapline sidecar",
+        usage="gapline sidecar --upstream URL --hop NAME [OPTIONS]",
         description="A reverse proxy that passes streams on byte for byte and stamps every event that flows through.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -120,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--config", metavar="FILE.toml", help=f"read options from this file [{FILE_VARIABLE}]")
     flags.add_argument("--check-config", action="store_true", help="say whether the configuration can be used, and end")
-    settings.add_flags(flags, OPTIONS, prefix=PREFIX)
+    settings.add_flags(flags, OPTIONS, prefix=PREFIX, headings=HEADINGS)
     return flags
 
 
@@ -143,7 +144,7 @@ def config_of(
         file_text=file_text,
         known_variables=(FILE_VARIABLE, WORKER_VARIABLE),
     )
-    errors += _clashes(values) + _half_pairs(values)
+    errors += _clashes(values) + _half_pairs(values) + _idle(values) + _named_twice(values)
     token = values.get("export_token")
     if token is not None and not _BEARER.fullmatch(str(token)):
         errors.append("--export-token: must be 1 to 1000 printable ASCII characters without spaces")  # and is not shown
@@ -190,6 +191,19 @@ def _half_pairs(values: Mapping[str, object]) -> list[str]:
         for one, other in ((first, second), (second, first))
         if values.get(one) is not None and values.get(other, _UNREAD) is None
     ]
+
+
+def _idle(values: Mapping[str, object]) -> list[str]:
+    """Switches that would do nothing, since what they change is off."""
+    idle = [
+        name for name in ("keepalive_early", "keepalive_signed") if values.get(name) and values.get("keepalive") == 0
+    ]
+    return [f"{_flag(name)}: needs --keepalive too" for name in idle]
+
+
+def _named_twice(values: Mapping[str, object]) -> list[str]:
+    names = [each.name for each in cast("tuple[Dimension, ...]", values.get("dimensions", ()))]
+    return [f"--dimensions: {name!r}: must be named once" for name in sorted({*names}) if names.count(name) > 1]
 
 
 def _flag(name: str) -> str:

@@ -160,12 +160,14 @@ class Delivery:
 
     def refuse(self, complaint: Complaint, dialect: Dialect, fields: Fields, *, has_body: bool) -> None:
         """An answer of our own, in place of whatever was kept back. has_body: False where it answers HEAD."""
-        self._give_up()
+        digests = self._live.recorder.ours.digests
+        if (given := self._give_up()) is not None and digests is not None:
+            digests.upstream(given[1])
         content_type, body = error_body(dialect, complaint)
         head = [*fields, ("Content-Type", content_type), ("Content-Length", str(len(body)))]
         self.write_head(Head(complaint.status, _PHRASES.get(complaint.status, "Error"), head))
         if has_body:
-            self.response.write(body)
+            self._give(body)
 
     def switch(self, reason: str, fields: Fields) -> None:
         """Write the head of a 101."""

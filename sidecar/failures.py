@@ -111,7 +111,7 @@ def detail_of(error: Exception) -> str | None:
         case TlsFailed():
             detail = error.reason.replace("_", " ")
         case BrokenOff():
-            detail = f"{error.rule} ({error.cut})"
+            detail = f"broken rule: {error.rule} ({error.cut})"
         case BadAnswer() | BadRequest():
             detail = error.rule
         case _:

@@ -21,6 +21,7 @@ PAUSE_NS: Final = 1_000_000_000
 """Between two looks at one stream, unless a limit is so short that more are needed: a look costs some 6 µs."""
 LOOKS: Final = 20
 """Least number of looks while a limit passes: so far, in parts of it, a stream may be silent beyond it."""
+_SSE_ONLY: Final = frozenset({"sse"})
 STOP_FOR: Final = {
     Limit.FIRST_EVENT: FIRST_EVENT_LATE,
     Limit.NEXT_EVENT: NEXT_EVENT_LATE,
@@ -40,20 +41,35 @@ class Guard:
         """Watch an exchange. late_ns: by how much all looks so far were late."""
         return Guarded(self, recorder, began_ns, late_ns=late_ns)
 
-    def fired(self, recorder: Recorder, token: str) -> bool:
-        """Something happened that the guard is there for; whether it acts on it. Told once an exchange and token."""
+    def fired(self, recorder: Recorder, token: str, expired: Expired | None = None) -> bool:
+        """Something happened that the guard is there for; whether it acts on it. Told once an exchange and token.
+
+        expired: the limit, where it is one that passed.
+        """
         is_enforced = self.policy.mode is Mode.ENFORCE
         if self.policy.mode is Mode.OFF:
             return False
         if recorder.ours.guard_fired(token):
             self._counts[token, DID if is_enforced else WOULD] += 1
-            ids = recorder.asked.identity
-            told = {"why": token, "request_id": ids.request_id, "trace_id": ids.trace_id}
+            told = self._line(recorder, token, expired)
             if is_enforced:
                 log.warning("guard ends the stream", extra=told)
             else:
                 log.info("guard would have ended the stream", extra=told)
         return is_enforced
+
+    def _line(self, recorder: Recorder, token: str, expired: Expired | None) -> dict[str, object]:
+        asked, seen = recorder.asked, recorder.seen
+        return {
+            "hop": self._hop,
+            "request_id": asked.identity.request_id,
+            "trace_id": asked.identity.trace_id,
+            "cause": token,
+            "path": asked.path,
+            "model": asked.model or (None if seen is None else seen.model),
+            "silent_s": None if expired is None else round(expired.waited_ns / 1e9, 3),
+            "limit_s": None if expired is None else expired.limit_ns / 1e9,
+        }
 
     def complaint(self, token: str, expired: Expired | None = None, *, waited_ns: int | None = None) -> Complaint:
         """What the reader is told of it. expired: the limit that passed. waited_ns: since the last byte."""
@@ -84,7 +100,7 @@ class Guarded:
         limits = self._its_limits()
         self._due_ns = at_ns + _pause_ns(limits)
         expired = self._watch.look(limits, self._recorder.progress(forwarded_ns), at_ns, late_ns=late_ns)
-        if expired is None or not self._guard.fired(self._recorder, expired.limit.token):
+        if expired is None or not self._guard.fired(self._recorder, expired.limit.token, expired):
             return None
         self.expired = self.expired or expired
         return STOP_FOR[expired.limit]
@@ -110,6 +126,11 @@ class Guarded:
         asked = self._recorder.asked
         is_stream = self.dialect.streams_unasked if asked.is_stream is None else asked.is_stream
         return is_stream and (self.dialect.is_inference or asked.model is not None)
+
+    @property
+    def asks_for_sse(self) -> bool:
+        """It will be answered by server-sent events, if by a stream at all: its API has no other form of one."""
+        return self.asks_for_stream and self.dialect.framings == _SSE_ONLY
 
     @property
     def is_open_stream(self) -> bool:

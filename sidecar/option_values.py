@@ -18,6 +18,9 @@ MAX_WORKERS: Final = 64
 LEAST_MEMORY_BYTES: Final = 16 << 20
 """Python alone takes more: below it everything would be refused, always."""
 
+LEAST_KEEPALIVE_S: Final = 0.1
+"""Streams are looked at ten times a second: more often no comment can come."""
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _COUNT: Final = re.compile(r"[0-9]{1,4}")
 _NO_IDS: Final = HOP_BY_HOP | {"authorization", "content-length", "cookie", "host", "set-cookie", "trailer"}
@@ -112,3 +115,9 @@ def field_name(value: str) -> str:
 def keepalive_text(value: str) -> str:
     comment(value)
     return value
+
+
+def keepalive_seconds(value: str) -> float:
+    if 0 < (seconds := settings.seconds(value)) < LEAST_KEEPALIVE_S:
+        raise ValueError(f"must be 0 or at least {LEAST_KEEPALIVE_S * 1000:g}ms")
+    return seconds

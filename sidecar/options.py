@@ -19,6 +19,7 @@ from sidecar.option_values import (
     egress,
     field_name,
     id_headers,
+    keepalive_seconds,
     keepalive_text,
     listeners,
     memory_limit,
@@ -199,7 +200,7 @@ OPTIONS: Final = (
     ),
     Option(
         "keepalive",
-        settings.seconds,
+        keepalive_seconds,
         0.0,
         "put a comment into streams of events that are silent for so long, 0.1 s at least; 0: never",
         "TIME",
@@ -216,7 +217,7 @@ OPTIONS: Final = (
         "keepalive_early",
         settings.switch,
         False,
-        "send comments also before the upstream has answered, behind a 200 of our own",
+        "send comments also before the upstream has answered, behind a 200 of our own, where an API has only SSE",
     ),
     Option("keepalive_signed", settings.switch, False, "send comments also into streams that are signed"),
     Option(
@@ -296,7 +297,7 @@ OPTIONS: Final = (
         "client_key",
         str.strip,
         None,
-        "record a hash of the client under this secret; better set by its variable",
+        "record a hash of the client under this secret of at least 16 characters; better set by its variable",
         "SECRET",
     ),
     Option(
@@ -345,3 +346,22 @@ OPTIONS: Final = (
         "log_level", settings.choice("debug", "info", "warning", "error"), "info", "least level that is logged", "LEVEL"
     ),
 )
+
+HEADINGS: Final = {
+    "listen": "where it stands",
+    "tls_cert": "TLS",
+    "admin": "what it tells of itself",
+    "export": "spans",
+    "request_id_headers": "exchanges",
+    "guard": "guarding",
+    "keepalive": "keepalives",
+    "hold_head": "held heads and digests",
+    "max_streams": "bounds",
+    "passthrough": "running",
+    "log_format": "log",
+    "probe_agents": "probes and slices",
+    "semconv": "metrics",
+    "export_logs": "news of what runs",
+    "event_limit": "fine tuning",
+}
+"""What stands above these options in the help, and holds for those that follow."""

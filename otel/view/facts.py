@@ -17,6 +17,8 @@ _PHRASES: Final = {
     "source_limit_s": "this source may pause for {}",
     "source_rhythm_s": "its usual pause is {}",
     "detail": "{}",
+    "error_said": "the error: {}",
+    "limits_passed": "limits that passed: {}",
     "sampled_s": "sampled for {}",
     "unacknowledged_s": "unacknowledged for {}",
     "lost_share": "{} of it with loss",

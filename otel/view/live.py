@@ -132,8 +132,10 @@ def live(answer: LiveAnswer, look: Look, *, where: str, question: str = "", heig
     if height is not None and 1 + sum(map(len, rows)) + len(ends) > height:
         if height < 3 * len(ends):
             ends = []  # on so small a screen the streams are more worth than what is said of them
-        rows, hidden = _fitting(rows, height - 2 - len(ends))
-        ends.insert(0, (Piece(f"  … {count(hidden)} more", Tone.QUIET),))
+        is_enough = 1 + sum(map(len, rows)) + len(ends) <= height
+        rows, hidden = _fitting(rows, height - 1 - len(ends) - (not is_enough))
+        if hidden:
+            ends.insert(0, (Piece(f"  … {count(hidden)} more", Tone.QUIET),))
     return render([*title, *(line for row in rows for line in row), *ends], look)
 
 
@@ -221,4 +223,6 @@ def _nothing(answer: LiveAnswer, where: str, question: str) -> list[str]:
     if answer.open_count:
         number = "1 stream is" if answer.open_count == 1 else f"{count(answer.open_count)} streams are"
         return [f"{number} open{where}, none {question or 'of those asked for'}."]
-    return [f"No stream is open{where}."]
+    if where:
+        return [f"No stream is open{where}."]
+    return ["No open stream was told of: a sidecar tells of one that stalls or runs for longer than its --heartbeat."]

@@ -188,7 +188,7 @@ def _of_connections(doors: Doors, limit: int | None, refused_heads: RefusedHeads
     yield _counter("gapline_slow_heads_total", "requests whose head took too long", doors.slow_head_count)
     opaque = [(opening.name.lower(), passed) for opening, passed in doors.opaque.items()]
     yield series(
-        "gapline_opaque_connections",
+        "gapline_opaque_open",
         "gauge",
         "connections passed on unread that are open",
         [({"protocol": name}, len(passed.running)) for name, passed in opaque],
@@ -202,7 +202,7 @@ def _of_connections(doors: Doors, limit: int | None, refused_heads: RefusedHeads
     yield series(
         "gapline_opaque_failures_total",
         "counter",
-        "those that found no upstream",
+        "unread connections that found no upstream",
         [({"protocol": name}, passed.failed_count) for name, passed in opaque],
     )
     yield series(
@@ -257,7 +257,12 @@ _BY_LISTENER: Final[tuple[tuple[str, str, str, Callable[[Side], int | float]], .
     ),
     ("gapline_queue_left_total", "counter", "readers that left the queue", lambda side: side.admission.left_count),
     ("gapline_upstream_connections", "gauge", "connections to the upstream", lambda side: side.upstream.open_count),
-    ("gapline_upstream_idle", "gauge", "those that wait for a request", lambda side: side.upstream.idle_count),
+    (
+        "gapline_upstream_idle",
+        "gauge",
+        "kept connections to the upstream that wait for a request",
+        lambda side: side.upstream.idle_count,
+    ),
     ("gapline_upstream_opened_total", "counter", "connections made", lambda side: side.upstream.opened_count),
     ("gapline_upstream_reused_total", "counter", "requests on a kept one", lambda side: side.upstream.reused_count),
     ("gapline_upstream_resent_total", "counter", "requests sent again", lambda side: side.upstream.resent_count),
@@ -293,7 +298,7 @@ def _of_export(counters: Counters) -> Iterator[Series]:
     )
     yield _counter("gapline_export_retries_total", "requests that were repeated", counters.retried)
     yield _gauge("gapline_export_queue_spans", "spans that wait", counters.queued)
-    yield _gauge("gapline_export_queue_bytes", "bytes that they take", counters.queued_bytes)
+    yield _gauge("gapline_export_queue_bytes", "bytes that waiting spans take", counters.queued_bytes)
     yield _gauge("gapline_export_oldest_seconds", "how long the oldest has waited", counters.oldest_age_s or 0)
     yield _counter(
         "gapline_export_timelines_left_out_total", "spans sent without theirs, for size", counters.timelines_left_out
@@ -313,16 +318,18 @@ def _of_export(counters: Counters) -> Iterator[Series]:
 
 def _of_logs(counters: LogCounters) -> Iterator[Series]:
     yield _counter("gapline_log_records_offered_total", "news of running streams to be sent", counters.offered)
-    yield _counter("gapline_log_records_accepted_total", "those that the endpoint has taken", counters.accepted)
+    yield _counter(
+        "gapline_log_records_accepted_total", "news of running streams that the endpoint has taken", counters.accepted
+    )
     yield series(
         "gapline_log_records_lost_total",
         "counter",
-        "those lost, by reason",
+        "news of running streams that were lost, by reason",
         [({"reason": reason}, number) for reason, number in _all_of(LOST, counters.lost)],
     )
     yield _counter("gapline_log_records_retries_total", "requests that were repeated", counters.retried)
-    yield _gauge("gapline_log_records_queue", "those that wait", counters.queued)
-    yield _gauge("gapline_log_records_queue_bytes", "bytes that they take", counters.queued_bytes)
+    yield _gauge("gapline_log_records_queue", "news of running streams that wait", counters.queued)
+    yield _gauge("gapline_log_records_queue_bytes", "bytes that waiting news take", counters.queued_bytes)
 
 
 def _all_of(names: Iterable[str], counts: Mapping[str, int]) -> Iterable[tuple[str, int]]:

@@ -8,9 +8,11 @@ import pytest
 
 from otel.breakoff import broken_off
 from otel.findings import Cause
-from otel.hop import End, Ending, Phase, Side
+from otel.hop import Blocked, End, Ending, EventClass, Phase, Side
 from otel.join import join
-from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, run
+from otel.sentence import sentence
+from otel.verdict import judge
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
 
 C, CUT, LEFT = Ending.COMPLETE, Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
 
@@ -88,3 +90,82 @@ def test_what_a_sidecar_ended_itself_is_its_own(endings, hop):
 
 def test_a_sidecar_that_refused_is_not_the_error_of_the_app_behind_it():
     assert found(Ending.REJECTED, C, C, status=503) == (Cause.SELF, WORKER)
+
+
+def silenced(by: int, *, token: str = "next_event_timeout", waited: int = 3 * S, held_by: int | None = None):
+    """Three hops of an answer that fell silent after its 60th event, of which the sidecar of hop `by` made an end.
+
+    held_by: the hop whose app kept what still came from then on; else the source sent nothing more.
+    """
+    hops = list(run(Chain(events=60)))
+    for n, hop in enumerate(hops):
+        last_ns = hop.timeline.stamps[-1].arrived_ns
+        is_fed = held_by is not None and n < held_by
+        until_ns = last_ns + (10 * MS if is_fed else waited)
+        left = End(LEFT, Side.DOWNSTREAM, Phase.EVENTS, until_ns - last_ns, cut="fin")
+        ending = Ending.TIMED_OUT_FIRST_EVENT if token == "first_event_timeout" else Ending.TIMED_OUT_NEXT_EVENT
+        ours = End(ending, Side.SIDECAR, Phase.EVENTS, waited, cut="timeout")
+        moments = replace(
+            hop.moments,
+            upstream_ended_ns=None,
+            client_left_ns=until_ns if n < by else None,
+            downstream_ended_ns=None,
+            closed_ns=until_ns,
+        )
+        exchange = replace(hop.exchange, error_type=token if n == by else None)
+        end = left if n < by else ours if n == by else End(CUT, Side.UPSTREAM, Phase.EVENTS, waited, cut="fin")
+        hops[n] = replace(hop, moments=moments, end=end, exchange=exchange)
+    return hops
+
+
+@pytest.mark.parametrize("by", [0, 1, 2])
+def test_a_limit_that_passed_is_charged_to_where_the_silence_began_not_to_the_hop_that_ended_it(by):
+    path = join(silenced(by))
+    (finding,) = broken_off(path, None)
+
+    assert (finding.cause, finding.first_hop) == (Cause.TRUNCATED, WORKER)
+    assert (
+        finding.detail == f"the sidecar of {path.taps[by].place.hop} ended the answer after 3.00 s of silence "
+        "(next_event_timeout)"
+    )
+    assert sentence(path, judge(path)).startswith("Model-worker app fell silent after 60 events")
+
+
+@pytest.mark.parametrize(("held_by", "hop"), [(1, PROXY), (2, GATEWAY)])
+def test_a_limit_that_passed_is_charged_to_the_app_that_kept_what_still_came(held_by, hop):
+    (finding,) = broken_off(join(silenced(2, held_by=held_by)), None)
+
+    assert finding.first_hop == hop
+
+
+def test_pings_do_not_hide_where_the_content_ended():
+    hops = silenced(2, token="content_timeout")
+    for n, hop in enumerate(hops):
+        last = hop.timeline.stamps[-1]
+        ping = replace(last, seq=last.seq + 1, arrived_ns=last.arrived_ns + 2900 * MS, event_class=EventClass.KEEPALIVE)
+        timeline = replace(hop.timeline, stamps=(*hop.timeline.stamps, ping))
+        hops[n] = replace(hop, timeline=timeline, end=replace(hop.end, idle_ns=100 * MS))
+    (finding,) = broken_off(join(hops), None)
+
+    assert finding.first_hop == WORKER
+    assert "3.00 s of silence (content_timeout)" in finding.detail
+
+
+def test_an_app_that_did_not_read_is_charged_with_the_silence_behind_it():
+    hops = silenced(2)
+    inner = hops[1]
+    last_ns = inner.timeline.stamps[-1].arrived_ns
+    blocked = (Blocked(last_ns, last_ns + 2900 * MS, 1),)
+    hops[1] = replace(inner, timeline=replace(inner.timeline, blocked=blocked))
+    (finding,) = broken_off(join(hops), None)
+
+    assert finding.first_hop == GATEWAY
+
+
+def test_a_whole_answer_that_an_app_did_not_pass_on_is_charged_to_it():
+    hops = silenced(2)
+    for n in (0, 1):
+        hops[n] = replace(hops[n], end=End(C, Side.UPSTREAM, Phase.DRAIN, 0))
+    (finding,) = broken_off(join(hops), None)
+
+    assert finding.first_hop == GATEWAY

@@ -71,6 +71,7 @@ def test_after_a_stall_it_goes_on():
     live.seen(at(a_glance(Moment.RESUMED, silent_s=5.0, events=13), 5), at_ns=5 * S)
     (stream,) = live.open_streams(6 * S)
     assert (stream.glance.is_stalled, stream.glance.events) == (False, 13)
+    assert stream.silent_s == 0.0  # the 5 s are those that are over
 
 
 def test_the_oldest_silence_is_first():

@@ -60,6 +60,13 @@ def test_no_value_can_break_a_line_or_reach_a_terminal(lines, hostile: str):
     assert json.loads(line.split("value=")[1]) == hostile
 
 
+def test_what_stands_for_masked_words_is_shown_as_it_is(lines):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"detail": 'no model … for\n"…" \\u2026', "kind": "…"})
+
+    assert written()[0].endswith(r'seen detail="no model … for\n\"…\" \\u2026" kind="…"')
+
+
 def test_a_mapping_is_a_field_for_each_member_and_a_list_has_commas(lines):
     logger, written = lines
     logger("otel.test").warning("seen", extra={"dimensions": {"region": "eu", "zone": None}, "fired": ("a", "b")})
@@ -108,6 +115,17 @@ def test_as_json_whatever_is_logged_is_one_line_and_reads_the_same(fields):
     assert line.isascii()
     assert line.isprintable()
     assert {key: value for key, value in json.loads(line).items() if key.startswith("x_")} == fields
+
+
+@as_json
+@pytest.mark.parametrize("value", ["plain", "masked …", "\ud800", 1 << 70])
+def test_as_json_every_line_is_written_in_one_way_whatever_is_in_it(lines, value: object):
+    logger, written = lines
+    logger("otel.test").warning("seen", extra={"value": value, "fired": ("a", "b")})
+
+    assert re.match(
+        r'\{"time":"[^"]+","level":"warning","message":"seen","value":.+,"fired":\["a","b"\]\}', written()[0]
+    )
 
 
 @as_json

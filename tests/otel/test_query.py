@@ -121,3 +121,37 @@ def test_the_wait_lies_where_the_stall_was():
 def test_every_answer_is_plain_json(where, at, ms, merge, leave):
     for part in answers(Chain(stalls=[(where, at, ms * MS)], merge={PROXY: merge}, leave=leave)):
         assert json.loads(json.dumps(part, allow_nan=False)) == part
+
+
+def test_the_evidence_has_what_the_upstream_said_of_its_error_and_which_limits_passed():
+    hops = [
+        replace(
+            hop,
+            exchange=replace(
+                hop.exchange,
+                error_type="server_error",
+                error_code="500",
+                error_detail="CUDA out of memory",
+                guard_fired=("next_event_timeout",) if hop.place.hop == GATEWAY else (),
+            ),
+            end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, MS),
+        )
+        for hop in run(Chain())
+    ]
+    path = join(hops)
+    evidence = verdict_answer(path, judge(path), as_of=AS_OF, is_final=True)["evidence"]
+
+    assert evidence["error_said"] == "server_error 500: CUDA out of memory"
+    assert evidence["limits_passed"] == f"next_event_timeout at {GATEWAY}"
+
+
+def test_what_a_sidecar_said_itself_is_no_error_of_the_upstream():
+    first, *others = run(Chain())
+    first = replace(
+        first,
+        exchange=replace(first.exchange, status=504, error_type="first_event_timeout"),
+        end=End(Ending.TIMED_OUT_FIRST_EVENT, Side.SIDECAR, Phase.HEADERS, MS),
+    )
+    path = join([first, *others])
+
+    assert "error_said" not in verdict_answer(path, judge(path), as_of=AS_OF, is_final=True)["evidence"]

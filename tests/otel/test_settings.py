@@ -212,6 +212,7 @@ def test_what_is_required_says_so():
         (settings.seconds, 604_800.0, "7d"),
         (settings.seconds, 90.0, "90s"),
         (settings.seconds, 0.25, "0.25"),
+        (lambda text: settings.seconds(text) or None, 60.0, "1m"),
         (settings.seconds, 0.0, "0"),
         (settings.size_bytes, 10 << 30, "10G"),
         (settings.size_bytes, 4097, "4097"),

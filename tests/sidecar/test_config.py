@@ -3,7 +3,7 @@ import pytest
 from otel.settings import Address, ConfigError, UnixPath
 from sidecar.config import PREFIX, Config, config_of, parser
 from sidecar.option_values import Egress
-from sidecar.options import OPTIONS
+from sidecar.options import HEADINGS, OPTIONS
 
 NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
 
@@ -222,3 +222,36 @@ def test_a_pair_of_files_is_whole_or_absent_and_an_egress_has_a_name_of_its_own(
         "--tls-cert: 'a.pem': needs --tls-key too",
         "--upstream-key: 'b.key': needs --upstream-cert too",
     )
+
+
+def test_every_item_of_a_list_that_breaks_its_rule_is_named():
+    found = errors({**NEEDED, "guard_rule": "first=abc,next=5s,foo=1", "dimensions": "tenant,region=x-region,zone"})
+
+    assert [error.split(": ")[:2] for error in found] == [
+        ["--guard-rule", "'first=abc'"],
+        ["--guard-rule", "'foo=1'"],
+        ["--dimensions", "'tenant'"],
+        ["--dimensions", "'zone'"],
+    ]
+
+
+@pytest.mark.parametrize("switch", ["keepalive_early", "keepalive_signed"])
+def test_a_switch_that_would_do_nothing_is_told(switch):
+    (error,) = errors({**NEEDED, switch: "true"})
+
+    assert error.endswith(": needs --keepalive too")
+    assert config({switch: "true", "keepalive": "15s"}).keepalive == 15.0
+
+
+def test_a_dimension_is_named_once():
+    (error,) = errors({**NEEDED, "dimensions": "tenant=x-a,region=x-b,tenant=x-c"})
+
+    assert error == "--dimensions: 'tenant': must be named once"
+
+
+def test_the_help_has_a_heading_for_every_option():
+    text = parser().format_help()
+
+    assert OPTIONS[0].name in HEADINGS
+    assert all(f"\n{heading}:\n" in text for heading in HEADINGS.values())
+    assert {*HEADINGS} <= {option.name for option in OPTIONS}

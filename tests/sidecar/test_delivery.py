@@ -226,6 +226,22 @@ class TestEarlyKeepalives:
 
         assert offered == [[b"identity"], [b"gzip"]]
 
+    @pytest.mark.parametrize(
+        ("path", "content_type", "body"),
+        [
+            ("/api/chat", "application/x-ndjson", b'{"model":"m","message":{"content":"hi"},"done":true}\n'),
+            ("/v1beta/models/m:streamGenerateContent", "application/json", b'[{"candidates":[]}]'),
+            ("/model/m/converse-stream", "application/vnd.amazon.eventstream", b""),
+        ],
+    )
+    async def test_none_goes_before_an_answer_that_may_be_streamed_in_another_form(self, path, content_type, body):
+        async def late(asked):
+            await asyncio.sleep(WAIT_S)
+            await asked.send(simple("200 OK", body, f"Content-Type: {content_type}"))
+
+        got, _ = await exchanged(late, post(path, b'{"model":"m","stream":true}', JSON), **EARLY)
+        assert (got.status, got.end, got.body) == (200, WHOLE, body)
+
     async def test_who_asks_for_no_stream_gets_the_answer_as_it_is(self):
         async def late(asked):
             await asyncio.sleep(WAIT_S)
@@ -374,3 +390,13 @@ async def test_digests_are_of_what_came_and_of_what_went():
     got, hop = await exchanged(saying(HELLO, DONE), digests="true")
 
     assert hop.digests.upstream == hop.digests.downstream == "sha256:" + sha256(got.body).hexdigest()
+
+
+@pytest.mark.parametrize("end", ["close", None])
+async def test_digests_tell_an_answer_of_our_own_from_what_came(end):
+    said = b": hi\n\n" if end else ERROR
+    got, hop = await exchanged(saying(said, 0.05, end=end) if end else saying(said), digests="true", **HOLD)
+
+    assert got.status >= 500
+    assert hop.digests.upstream == "sha256:" + sha256(said).hexdigest()
+    assert hop.digests.downstream == "sha256:" + sha256(got.body).hexdigest()

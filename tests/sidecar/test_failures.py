@@ -75,7 +75,7 @@ SELF_SIGNED = ssl.SSLCertVerificationError(1, "text of the peer")
         ),
         (TlsFailed("WRONG_VERSION_NUMBER"), "WRONG VERSION NUMBER"),
         (BadAnswer("an answer begins with HTTP/1"), "an answer begins with HTTP/1"),
-        (BrokenOff("an answer has a head", "reset"), "an answer has a head (reset)"),
+        (BrokenOff("an answer has a head", "reset"), "broken rule: an answer has a head (reset)"),
         (ConnectTimeout(5.0), None),
         (KeyError("what passed through"), None),
     ],

@@ -1,5 +1,6 @@
 """What is guarded, what a limit that passes comes to, and how often that was. Times are arguments."""
 
+import logging
 import re
 from collections import Counter
 
@@ -81,6 +82,23 @@ def test_observed_it_is_counted_once_and_nothing_ends():
     assert bench.pass_s(1_000) is None
     assert bench.counts == {("first_event_timeout", "would_have"): 1}
     assert bench.recorder.ours.fired == ("first_event_timeout",)
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"), [(Mode.OBSERVE, "guard would have ended the stream"), (Mode.ENFORCE, "guard ends the stream")]
+)
+def test_the_log_says_where_it_was_and_by_how_much(caplog, mode, message):
+    caplog.set_level(logging.INFO)
+    bench = Bench(mode=mode)
+    bench.answered()
+    bench.arrived(HELLO)
+    bench.pass_s(95)
+
+    (line,) = caplog.records
+    assert line.getMessage() == message
+    assert (line.hop, line.request_id, line.path, line.model) == ("hop", "r", CHAT, "m")
+    assert (line.cause, line.limit_s) == ("next_event_timeout", 90.0)
+    assert 90.0 <= line.silent_s < 91.0
 
 
 def test_between_two_events_there_may_be_89_s_and_not_91():
@@ -193,3 +211,20 @@ def test_the_record_says_which_limit_ended_it():
 
 def test_without_a_limit_that_passed_there_is_nothing_to_say():
     assert Bench().guarded.complaint() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "is_sse"),
+    [
+        (CHAT, True),
+        ("/v1/messages", True),
+        ("/generate_stream", True),
+        ("/api/chat", False),
+        ("/model/m/converse-stream", False),
+        ("/v1beta/models/m:streamGenerateContent", False),
+    ],
+)
+def test_only_some_apis_are_sure_to_answer_with_server_sent_events(path, is_sse):
+    guarded = Bench(path=path).guarded
+
+    assert (guarded.asks_for_stream, guarded.asks_for_sse) == (True, is_sse)

@@ -4,7 +4,7 @@ import pytest
 
 from otel.settings import Address, ConfigError, UnixPath
 from sidecar.config import config_of
-from sidecar.option_values import Egress
+from sidecar.option_values import Egress, keepalive_seconds
 from sidecar.options import OPTIONS
 
 NEEDED = {"upstream": "http://127.0.0.1:8000", "hop": "gateway"}
@@ -66,3 +66,14 @@ def test_a_value_that_breaks_its_rule_is_told_with_it(name, value, rule):
     (told,) = caught.value.errors
 
     assert rule in told
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0.0), ("100ms", 0.1), ("15s", 15.0)])
+def test_a_keepalive_is_off_or_at_least_as_long_as_a_look_takes_to_come(text, seconds):
+    assert keepalive_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["1ms", "99ms", "0.05"])
+def test_a_keepalive_is_not_shorter_than_that(text):
+    with pytest.raises(ValueError, match=r"^must be 0 or at least 100ms$"):
+        keepalive_seconds(text)

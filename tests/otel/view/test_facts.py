@@ -57,6 +57,8 @@ def test_what_the_table_of_hops_has_is_not_said_twice():
         (("bytes_were", "with the peer"), "the awaited bytes had reached gateway's machine"),
         (("bytes_were", "in the network"), "the awaited bytes were still on their way to gateway's machine"),
         (("bytes_were", "not sampled"), "the awaited bytes: not known where they were"),
+        (("error_said", "overloaded: try later"), "the error: overloaded: try later"),
+        (("limits_passed", "content_timeout at gateway"), "limits that passed: content_timeout at gateway"),
         (("bytes_were", "on Mars"), "the awaited bytes were on Mars"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_long_silence_has_a_colour(silent_s, sgr):
 @pytest.mark.parametrize(
     ("answer", "more", "said"),
     [
-        (an_answer(), {}, "No stream is open."),
+        (an_answer(), {}, "No open stream was told of: a sidecar tells of one that stalls or runs for longer"),
         (an_answer(), {"where": " at http://127.0.0.1:24090"}, "No stream is open at http://127.0.0.1:24090."),
         (an_answer(open=1), {"question": "stalled"}, "1 stream is open, none stalled."),
         (an_answer(open=1_500), {"question": "stalled"}, "1,500 streams are open, none stalled."),
@@ -94,8 +94,10 @@ def test_a_screen_is_not_overrun_and_what_is_hidden_is_counted(look, height):
     assert f"  … {40 - rows} more" in lines
 
 
-def test_what_fits_a_screen_is_whole():
-    text = shown(an_answer(STREAM), height=24)
+@pytest.mark.parametrize("height", range(4, 25))
+def test_what_fits_a_screen_is_whole(height):
+    text = shown(an_answer(STREAM, STREAM, STREAM), height=height)
+    assert text.count("inference-proxy") == 3
     assert "more" not in text
 
 

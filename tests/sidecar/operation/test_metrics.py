@@ -52,6 +52,15 @@ async def test_it_is_an_exposition_and_every_series_is_there_from_the_start():
         assert found[f'gapline_opaque_connections_total{{protocol="{protocol}"}}'] == 0
 
 
+async def test_no_two_metrics_have_one_name_in_openmetrics():
+    """A counter is called without its `_total` there, and parsers refuse the whole text for a name that comes twice."""
+    async with sidecar("http://127.0.0.1:1") as proxy:
+        text = await proxy.sidecar.account.metrics()
+
+    families = re.findall(r"# TYPE (\S+)", text)
+    assert sorted({*families}) == sorted(families)
+
+
 async def test_numbers_of_two_workers_can_be_added():
     async with sidecar("http://127.0.0.1:1") as proxy:
         text = await proxy.sidecar.account.metrics()
