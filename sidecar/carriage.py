@@ -73,6 +73,7 @@ class Carriage:
         "_id_field",
         "_is_draining",
         "_live",
+        "_may_begin_early",
         "_question",
         "_request",
         "_route",
@@ -97,6 +98,7 @@ class Carriage:
         self._door: Door | None = None if request.transport is None else route.doors.of(request.transport)
         self._live = live
         self._delivery = Delivery(request, live, policy=route.guard.policy, now=self._clock.monotonic_ns)
+        self._may_begin_early = route.guard.policy.begins_early and request.method == "POST"
         self._guarded = live.guarded = route.guard.begin(
             live.recorder, live.anchor.monotonic_ns, late_ns=route.exchanges.late_ns
         )
@@ -108,7 +110,7 @@ class Carriage:
             host=route.host,
             live=live,
             response=self._delivery.response,
-            is_plain=route.guard.policy.begins_early and request.method == "POST",
+            is_plain=self._may_begin_early,
             now=self._clock.monotonic_ns,
         )
 
@@ -152,8 +154,9 @@ class Carriage:
         return None
 
     async def _exchange(self) -> None:
-        id_field = (self._id_field.name, self._id_field.value)
-        self._delivery.may_begin_early([id_field], lambda: self._guarded.asks_for_sse)
+        if self._may_begin_early and self._question.is_answered_by_sse(self._guarded.dialect):
+            id_field = (self._id_field.name, self._id_field.value)
+            self._delivery.may_begin_early([id_field], lambda: self._guarded.asks_for_stream)
         try:
             self._answer = answer = await self._question.ask(self._route.upstream)
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the reader gets an answer
@@ -240,9 +243,7 @@ class Carriage:
             is_whole = await self._stream(answer)
         except _Early as early:
             return await self._refuse(early.failure)
-        if is_whole:
-            return await self._finish(answer.trailers)
-        return self._end_cut()
+        return await self._finish(answer.trailers) if is_whole else self._end_cut()
 
     async def _switch(self, answer: Answer) -> None:
         """Both sides go on as a WebSocket, message by message as they come, until one of them ends it."""
@@ -298,13 +299,16 @@ class Carriage:
         recorder, at_ns = self._live.recorder, self._clock.monotonic_ns()
         if answer.upload_error is not None:  # we broke it off, since the client's request will never be whole
             recorder.stopped(Ending.REJECTED, at_ns, error_type=BAD_FRAMING.type)
+            if self._delivery.is_holding:
+                raise _Early(BAD_FRAMING)
             return False
         self._live.error_detail = detail_of(error)
         self._upstream_ended(answer, is_clean=False, cut=error.cut)
         if self._delivery.is_holding:
             raise _Early(failure_of(error))
         if self._guarded.is_open_stream and self._route.guard.fired(recorder, UPSTREAM_CUT):
-            self._complain(self._route.guard.complaint(UPSTREAM_CUT, waited_ns=recorder.silence_ns(at_ns)))
+            complaint = self._route.guard.complaint(UPSTREAM_CUT, waited_ns=recorder.silence_ns(at_ns))
+            self._delivery.complain(complaint, self._guarded.dialect)
         return False
 
     def _ended(self, answer: Answer) -> bool:
@@ -314,13 +318,11 @@ class Carriage:
             self._decide(self._delivery.hold_ended())
         if not recorder.lacks_end:
             return True
-        if guard.policy.is_missing_terminal_error and guard.fired(recorder, MISSING_TERMINAL):
-            self._complain(guard.complaint(MISSING_TERMINAL))
+        is_error = guard.policy.is_missing_terminal_error and self._guarded.is_open_stream
+        if is_error and guard.fired(recorder, MISSING_TERMINAL):
+            self._delivery.complain(guard.complaint(MISSING_TERMINAL), self._guarded.dialect)
             return False
         return answer.is_delimited  # the end of a connection proves nothing, and as our last chunk it would
-
-    def _complain(self, complaint: Complaint) -> None:
-        self._delivery.complain(complaint, self._guarded.dialect)
 
     def _upstream_ended(self, answer: Answer, *, is_clean: bool, cut: Cut | None = None) -> None:
         at_ns = answer.ended_at_ns or self._clock.monotonic_ns()
@@ -336,7 +338,7 @@ class Carriage:
             if not delivery.is_holding:
                 await delivery.until_taken(answer.unread_bytes)
                 delivery.check_open()
-                recorder.taken(self._clock.monotonic_ns(), delivery.response.output_size)
+                delivery.tell_taken()
             return
         try:
             delivery.write(piece.data)
@@ -371,6 +373,7 @@ class Carriage:
         if delivery.has_untaken:
             await delivery.until_taken()
         delivery.check_open()
+        delivery.tell_taken()
         self._live.recorder.downstream_ended(self._clock.monotonic_ns(), delivery.response.output_size)
 
     def _end_cut(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from otel import settings
 from otel.settings import Address, ConfigError, Endpoint, UnixPath
-from sidecar.guard.limits import Rule
+from sidecar.guard.limits import Rule, limit_ns_of
 from sidecar.option_values import Egress
 from sidecar.options import HEADINGS, OPTIONS
 from sidecar.telling.dimensions import Dimension, client_key
@@ -144,7 +144,7 @@ def config_of(
         file_text=file_text,
         known_variables=(FILE_VARIABLE, WORKER_VARIABLE),
     )
-    errors += _clashes(values) + _half_pairs(values) + _idle(values) + _named_twice(values)
+    errors += _clashes(values) + _half_pairs(values) + _unlike_limits(values) + _idle(values) + _named_twice(values)
     token = values.get("export_token")
     if token is not None and not _BEARER.fullmatch(str(token)):
         errors.append("--export-token: must be 1 to 1000 printable ASCII characters without spaces")  # and is not shown
@@ -204,6 +204,20 @@ def _idle(values: Mapping[str, object]) -> list[str]:
 def _named_twice(values: Mapping[str, object]) -> list[str]:
     names = [each.name for each in cast("tuple[Dimension, ...]", values.get("dimensions", ()))]
     return [f"--dimensions: {name!r}: must be named once" for name in sorted({*names}) if names.count(name) > 1]
+
+
+_GUARD_LIMITS: Final = ("first_event_timeout", "next_event_timeout", "content_timeout")
+
+
+def _unlike_limits(values: Mapping[str, object]) -> list[str]:
+    """An error for each limit of the guard that is too short to be one."""
+    errors = []
+    for name in _GUARD_LIMITS:
+        try:
+            limit_ns_of(cast("float", values.get(name, 0.0)))
+        except ValueError as error:
+            errors.append(f"{_flag(name)}: {values[name]!r}: {error}")
+    return errors
 
 
 def _flag(name: str) -> str:

@@ -26,10 +26,10 @@ from sidecar.guard.keepalive import BomShield, Pulse, may_pulse
 from sidecar.guard.policy import Keepalives, Policy
 from sidecar.headers import Fields
 from sidecar.inspection.dialects import Dialect
+from sidecar.inspection.splitter import EVENT_STREAM
 from sidecar.live import Live
 from sidecar.recording.beside import BLOCKED_NS
 
-EVENT_STREAM: Final = "text/event-stream"
 _OK: Final = 200
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
@@ -45,9 +45,9 @@ class Head:
     @property
     def is_plain_sse(self) -> bool:
         """A stream of events that nobody has packed."""
-        content_type = (headers.value_of(self.fields, "content-type") or "").partition(";")[0].strip().lower()
-        is_plain = (headers.value_of(self.fields, "content-encoding") or "identity").strip().lower() == "identity"
-        return self.status == _OK and content_type == EVENT_STREAM and is_plain
+        essence = headers.essence_of(headers.value_of(self.fields, "content-type"))
+        is_packed = headers.is_packed(headers.value_of(self.fields, "content-encoding"))
+        return self.status == _OK and essence == EVENT_STREAM and not is_packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Delivery:
         "_held_head",
         "_held_pieces",
         "_is_plain",
+        "_is_untold",
         "_live",
         "_now",
         "_policy",
@@ -94,8 +95,9 @@ class Delivery:
         self._held: Held | None = None
         self._held_head: Head | None = None
         self._held_pieces: list[bytes] = []
+        self._is_untold = False  # what was kept back went out, and nobody was told that our kernel has it
         self.is_early = False
-        live.pulse = self.pulse
+        live.pulse = self.pulse if policy.acts_with_time else None  # it is asked ten times a second, of every stream
 
     # The connection.
 
@@ -138,13 +140,12 @@ class Delivery:
         what comes does not fit that."""
         live, policy, at_ns = self._live, self._policy, self._now()
         seen = live.recorder.seen
-        if policy.has_digests:
-            live.recorder.ours.digests = Digests()
+        self._sum_up()
         self._pulse = self._pulse_for(head)
         if self.is_early:
             return head.is_plain_sse
-        is_held = policy.hold_ns is not None and head.status == _OK and seen is not None and seen.is_stream
-        if is_held and policy.hold_ns is not None:
+        may_be_refused = seen is not None and seen.is_stream and seen.dialect.error_form is not None
+        if policy.hold_ns is not None and head.status == _OK and may_be_refused:
             self._held = Held(at_ns, limit_ns=policy.hold_ns)
             self._held_head = head
         else:
@@ -160,9 +161,7 @@ class Delivery:
 
     def refuse(self, complaint: Complaint, dialect: Dialect, fields: Fields, *, has_body: bool) -> None:
         """An answer of our own, in place of whatever was kept back. has_body: False where it answers HEAD."""
-        digests = self._live.recorder.ours.digests
-        if (given := self._give_up()) is not None and digests is not None:
-            digests.upstream(given[1])
+        self._give_up()
         content_type, body = error_body(dialect, complaint)
         head = [*fields, ("Content-Type", content_type), ("Content-Length", str(len(body)))]
         self.write_head(Head(complaint.status, _PHRASES.get(complaint.status, "Error"), head))
@@ -175,11 +174,10 @@ class Delivery:
         self.response.switch(reason, fields)
 
     def may_begin_early(self, fields: Fields, is_stream: Callable[[], bool]) -> None:
-        """The request goes out. Where keepalives may come before an answer, and it asks for a stream, a head with
-        these fields goes before them."""
-        if self._policy.begins_early:
-            head = Head(_OK, "OK", [("Content-Type", EVENT_STREAM), ("Cache-Control", "no-cache"), *fields])
-            self._early = Early(head, is_stream)
+        """The request goes out, and keepalives may come before an answer: where it asks for a stream, which then is
+        SSE, a head with these fields goes before them."""
+        head = Head(_OK, "OK", [("Content-Type", EVENT_STREAM), ("Cache-Control", "no-cache"), *fields])
+        self._early = Early(head, is_stream)
 
     @property
     def is_holding(self) -> bool:
@@ -190,11 +188,16 @@ class Delivery:
         """Keep a piece that the recorder has seen; what becomes of what is kept."""
         assert self._held is not None
         self._held_pieces.append(data)
+        self._came(data)
         seen = self._live.recorder.seen
-        if seen is None:  # nobody looks any more, so that nothing would ever let it go
+        if seen is None or seen.is_blind:  # nobody looks any more, so that nothing would ever let it go
             return RELEASE
-        classes = (stamp.event_class for stamp in seen.stamper.stamps())
-        first_class = next((each for each in classes if each is not EventClass.KEEPALIVE), None)
+        if seen.dialect.error_form is None:  # its errors are answers like others
+            return RELEASE
+        first_class = None
+        if seen.has_event:  # and only then, for each look at the stamps is one at all of them
+            classes = (stamp.event_class for stamp in seen.stamper.stamps())
+            first_class = next((each for each in classes if each is not EventClass.KEEPALIVE), None)
         code, kind = (None, None) if seen.error is None else (seen.error.error_code, seen.error.error_type)
         return self._held.feed(len(data), first_class=first_class, error_code=code, error_type=kind)
 
@@ -213,28 +216,34 @@ class Delivery:
         """Write what was kept back."""
         if (given := self._give_up()) is not None:
             head, data = given
+            self._is_untold = True
             self.write_head(head)
             if data:
-                self.write(data)
+                self._give(data)
+
+    def tell_taken(self) -> None:
+        """What was kept back and went out later than it came: tell the recorder once our kernel has all of it."""
+        if self._is_untold and self.is_open and not self.has_untaken:
+            self._is_untold = False
+            self._live.recorder.taken(self._now(), self.response.output_size)
 
     def write(self, data: bytes) -> None:
         """Hand on a piece of the upstream's body."""
         if self._is_plain:
             return self.response.write(data)
-        digests = self._live.recorder.ours.digests
+        self._came(data)
         if self._shield is None or self._shield.is_done:
-            self._give(data)
-        else:
-            for part, is_ours in self._shield.feed(data):
-                self._inject(part) if is_ours else self._give(part)
-        if digests is not None:
-            digests.upstream(data)
+            return self._give(data)
+        for part, is_ours in self._shield.feed(data):
+            self._inject(part) if is_ours else self._give(part)
         return None
 
     def cut(self, *, now: bool = False) -> None:
         """End the response so that nobody can take it for whole; unless it must be now, after what was written."""
         connection, response = self._live.connection, self.response
         response.may_go_on = False
+        if not now:
+            self.tell_taken()
         if connection is None:
             return
         if response.is_started and not response.has_length and not response.is_chunked:
@@ -256,8 +265,8 @@ class Delivery:
         with suppress(ConnectionResetError):  # the reader is leaving, and the handler will find that
             if self._held is not None and self._held.due(at_ns).verdict is Verdict.RELEASE:
                 self.release()
-                recorder.taken(self._now(), self.response.output_size)
-            elif self._held is None:
+            self.tell_taken()
+            if self._held is None:
                 self._beat(at_ns)
 
     def complain(self, complaint: Complaint, dialect: Dialect) -> bool:
@@ -314,7 +323,8 @@ class Delivery:
         is_signed = self._policy.is_signed([], path=recorder.asked.path, model=recorder.asked.model)
         if early.is_stream() and (keepalives.on_signed or not is_signed):
             self.is_early = True
-            self._pulse = Pulse(keepalives.every_ns, keepalives.comment, form=keepalives.form)
+            self._sum_up()
+            self._pulse = keepalives.begin()
             self.write_head(early.head)
             self._written_ns = asked_ns
 
@@ -333,7 +343,18 @@ class Delivery:
             is_signed=self._policy.is_signed(head.fields, path=recorder.asked.path, model=recorder.asked.model),
             on_signed=keepalives.on_signed,
         )
-        return Pulse(keepalives.every_ns, keepalives.comment, form=keepalives.form) if is_fit else None
+        return keepalives.begin() if is_fit else None
+
+    def _sum_up(self) -> None:
+        """From here on bytes of a body may come and go."""
+        ours = self._live.recorder.ours
+        if self._policy.has_digests and ours.digests is None:
+            ours.digests = Digests()
+
+    def _came(self, data: bytes) -> None:
+        """A piece of the upstream's body, whatever becomes of it."""
+        if (digests := self._live.recorder.ours.digests) is not None:
+            digests.upstream(data)
 
     def _open(self) -> None:
         if self._live.connection is not None:

@@ -250,7 +250,8 @@ class Exchanges:
         if is_onset:
             live.stalled_since_ns = progress_ns
             self._log(logging.WARNING, "stream stalled", live, at_ns)
-            self._tell("stalled", live, at_ns)
+            if self._telling is not None:
+                self._tell(self._telling.stalled, live, at_ns)
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
 
@@ -261,27 +262,25 @@ class Exchanges:
             live.stalled_since_ns = None
             message = "stream goes on" if goes_on else "stalled stream ended"
             self._log(logging.INFO, message, live, at_ns, silent_s=silent_s)
-            if goes_on:
-                self._tell("resumed", live, at_ns, silent_s=silent_s)
+            if goes_on and self._telling is not None:
+                self._tell(self._telling.resumed, live, at_ns, silent_s=silent_s)
 
     def _tell_open(self, at_ns: int) -> None:
         """The heartbeat of every stream that has run for one since its last: each in its own time, so that no look
         has to tell of all."""
         if self._telling is None or not self._heartbeat_ns:
             return
-        due = [live for live in self._running if at_ns - live.told_ns >= self._heartbeat_ns]
-        for live in due:
+        untold = [live for live in self._running if at_ns - live.told_ns >= self._heartbeat_ns]
+        for live in untold:
             live.is_told, live.told_ns = True, at_ns
-        if due:
-            self._telling.open([live.glance(at_ns) for live in due], self._clock.wall_ns())
+        if untold:
+            self._telling.open([live.glance(at_ns) for live in untold], self._clock.wall_ns())
 
-    def _tell(self, moment: str, live: Live, at_ns: int, **more: object) -> None:
-        """News of a running exchange for whoever collects them: `stalled`, `resumed` or `closed`. Never raises."""
-        if self._telling is None:
-            return
+    def _tell(self, news: Callable[[dict[str, object], int], None], live: Live, at_ns: int, **more: object) -> None:
+        """Give news of a running exchange to that method of whoever collects them. Never raises."""
         live.is_told = True
         try:
-            getattr(self._telling, moment)(live.glance(at_ns) | more, self._clock.wall_ns())
+            news(live.glance(at_ns) | more, self._clock.wall_ns())
         except Exception:  # noqa: BLE001  # as with the log
             self.recording_failure_count += 1
 
@@ -319,8 +318,8 @@ class Exchanges:
         self.dropped_block_count += live.recorder.dropped_block_count
         if live.evidence is not None:
             self.dropped_sample_count += live.evidence.dropped_count
-        if live.is_told:
-            self._tell("closed", live, at_ns)
+        if live.is_told and self._telling is not None:
+            self._tell(self._telling.closed, live, at_ns)
         recorder, beside = live.recorder, self._beside(live, at_ns)
         self._records.put(
             lambda: recorder.close(at_ns, beside),

@@ -132,7 +132,7 @@ def refused_early(status: int | None, error: Reading | None) -> Failure:
 
 def upstream_said(status: int, content_type: str | None) -> Failure:
     """An answer of the upstream that no longer fits, since the head of a stream went before it."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
+    kind = headers.essence_of(content_type)
     shown = f" with {kind}" if _MEDIA_TYPE.fullmatch(kind) else ""
     said = f"the upstream answered {status}{shown}, after a stream was begun for it"
     return Failure(status if status >= BAD_STATUS else BROKE_OFF.status, "upstream_status", said)

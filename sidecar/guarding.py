@@ -21,7 +21,6 @@ PAUSE_NS: Final = 1_000_000_000
 """Between two looks at one stream, unless a limit is so short that more are needed: a look costs some 6 µs."""
 LOOKS: Final = 20
 """Least number of looks while a limit passes: so far, in parts of it, a stream may be silent beyond it."""
-_SSE_ONLY: Final = frozenset({"sse"})
 STOP_FOR: Final = {
     Limit.FIRST_EVENT: FIRST_EVENT_LATE,
     Limit.NEXT_EVENT: NEXT_EVENT_LATE,
@@ -128,15 +127,12 @@ class Guarded:
         return is_stream and (self.dialect.is_inference or asked.model is not None)
 
     @property
-    def asks_for_sse(self) -> bool:
-        """It will be answered by server-sent events, if by a stream at all: its API has no other form of one."""
-        return self.asks_for_stream and self.dialect.framings == _SSE_ONLY
-
-    @property
     def is_open_stream(self) -> bool:
-        """What comes is a stream of a model's, and nothing in it has said so far that it is over."""
+        """What comes is a stream that is guarded, and nothing in it has said so far that it is over."""
         seen = self._recorder.seen
-        return self._is_streamed_answer and seen is not None and seen.terminal_seq is None and seen.error is None
+        if seen is None or not seen.is_stream or seen.terminal_seq is not None or seen.error is not None:
+            return False
+        return self._its_limits() is not None
 
     @property
     def _is_streamed_answer(self) -> bool:

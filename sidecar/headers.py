@@ -43,6 +43,16 @@ def connection_options(fields: Fields) -> frozenset[str]:
     return frozenset(option for part in listed.split(",") if (option := part.strip().lower()))
 
 
+def essence_of(content_type: str | None) -> str:
+    """The media type without its parameters, in lower case; empty where there is none."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def is_packed(content_encoding: str | None) -> bool:
+    """Whether a body has a coding at all (RFC 9110, 8.4); `identity` is none, however often it is said."""
+    return not {"", "identity"}.issuperset(map(str.strip, (content_encoding or "").lower().split(",")))
+
+
 def is_websocket(method: str, version: tuple[int, int], fields: Fields) -> bool:
     """It asks for a WebSocket (RFC 6455, 4.1): a GET that wants that upgrade and no other, and has no body."""
     names = {name.lower() for name, _ in fields}

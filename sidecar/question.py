@@ -13,6 +13,8 @@ from sidecar.downstream.response import Response
 from sidecar.failures import Failure, refusal_of
 from sidecar.http1.head import ResponseHead
 from sidecar.identity import IdField
+from sidecar.inspection.dialects import Dialect
+from sidecar.inspection.splitter import EVENT_STREAM
 from sidecar.live import Live
 from sidecar.upstream import Answer, Upstream, authority_of, origin_form
 
@@ -20,6 +22,9 @@ EXPECT_S: Final = 0.5
 """A client that waits for 100 sends its body after about a second anyhow; until then the upstream may say it itself."""
 READ_BYTES: Final = 16_384
 """Most that one read of a body takes."""
+_SSE_QUERY: Final = "alt=sse"
+"""How Google's APIs are asked for SSE; without it they stream one JSON array."""
+_SSE: Final = frozenset({"sse"})
 _ENDS_HERE: Final = frozenset({"host", "trailer"})
 """Host is put first; the trailers of a request are not passed on (RFC 9110, 6.5.1), so it must not announce any."""
 
@@ -83,6 +88,16 @@ class Question:
     def is_body_in_doubt(self) -> bool:
         """Nobody said 100, so the body may come or not: what is behind it cannot be told from it."""
         return self._awaits_continue
+
+    def is_answered_by_sse(self, dialect: Dialect) -> bool:
+        """A stream that answers it is SSE, and neither lines nor frames: it says so, or its API has no other.
+
+        dialect: of its path."""
+        accepted = headers.value_of(self._fields, "accept") or ""
+        options = self._request.raw_path.partition("?")[2].split("&")
+        if EVENT_STREAM in accepted.lower() or _SSE_QUERY in options:
+            return True
+        return dialect.is_inference and dialect.framings == _SSE
 
     async def ask(self, upstream: Upstream) -> Answer:
         """Pass it on, and wait for the head of the answer. Raises what `Upstream.ask` raises."""

@@ -12,11 +12,10 @@ from enum import Enum
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.guard.complaint import BAD_GATEWAY
 
 LIMIT_BYTES: Final = 256 << 10
 """Most that is held: comments, pings and the beginning of an event. More of them says that the stream is alive."""
-BAD_GATEWAY: Final = 502
-GATEWAY_TIMEOUT: Final = 504
 
 _ERROR_STATUS: Final = re.compile(r"[45][0-9]{2}")
 _STATUS_OF_TYPE: Final = {
@@ -97,14 +96,6 @@ class Held:
     def ended(self) -> Decision:
         """The body came to its end in order: it has no event, and passes as it is."""
         return self._decide(RELEASE)
-
-    def broke_off(self) -> Decision:
-        """The upstream broke off."""
-        return self._decide(Decision(Verdict.REFUSE, BAD_GATEWAY))
-
-    def timed_out(self) -> Decision:
-        """A limit of ours was reached."""
-        return self._decide(Decision(Verdict.REFUSE, GATEWAY_TIMEOUT))
 
     def _decide(self, decision: Decision) -> Decision:
         if self.decision.verdict is Verdict.HOLD:

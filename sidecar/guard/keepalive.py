@@ -15,11 +15,13 @@ import re
 from enum import Enum
 from typing import Final
 
+from sidecar.headers import is_packed
+
 TEXT_BYTES: Final = 200
 """Longest text of a comment: it is sent over and over, and says nothing."""
 
 _FORBIDDEN: Final = frozenset("\r\n\0")
-_BODYLESS: Final = frozenset({204, 205})
+_NO_WHOLE_BODY: Final = frozenset({204, 205, 206})
 _BOM: Final = b"\xef\xbb\xbf"
 _CHARSET: Final = re.compile(r""";\s*charset\s*=\s*["']?([^"';\s]*)""", re.IGNORECASE)
 _ASCII: Final = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-", "latin", "windows-125")
@@ -61,11 +63,11 @@ def may_pulse(
 
     has_length: its length was announced. framing: as it is looked at. on_signed: signed ones too.
     """
-    is_plain = (content_encoding or "identity").strip().lower() == "identity"
-    has_events = framing == "sse" and 200 <= status < 300 and status not in _BODYLESS
+    has_events = framing == "sse" and 200 <= status < 300 and status not in _NO_WHOLE_BODY
     charset = _CHARSET.search(content_type or "")
     is_ascii = charset is None or charset[1].lower().startswith(_ASCII)
-    return has_events and is_plain and is_ascii and not has_length and (on_signed or not is_signed)
+    is_plain = is_ascii and not has_length and not is_packed(content_encoding)
+    return has_events and is_plain and (on_signed or not is_signed)
 
 
 class Pulse:

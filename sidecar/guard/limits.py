@@ -38,7 +38,7 @@ class GuardLimits:
     @classmethod
     def of_seconds(cls, *, first_event: float, next_event: float, content: float) -> GuardLimits:
         """As the options have them, where 0 is no limit. Raises ValueError for what rounds to none and is none."""
-        first_event_ns, next_event_ns, content_ns = map(_limit_ns, (first_event, next_event, content))
+        first_event_ns, next_event_ns, content_ns = map(limit_ns_of, (first_event, next_event, content))
         return cls(
             first_event_ns=first_event_ns or None, next_event_ns=next_event_ns or None, content_ns=content_ns or None
         )
@@ -141,7 +141,8 @@ def _fits(glob: str | None) -> Callable[[str | None], bool]:
     return lambda value: value is not None and match(value) is not None
 
 
-def _limit_ns(seconds: float) -> int:
+def limit_ns_of(seconds: float) -> int:
+    """A limit in whole milliseconds, 0 for none. Raises ValueError for what rounds to none and is none."""
     limit_ns = round(seconds * 1_000) * MS_NS
     if limit_ns <= 0 < seconds:
         raise ValueError("must be 0, for none, or at least 1ms")
@@ -149,7 +150,7 @@ def _limit_ns(seconds: float) -> int:
 
 
 def _time(text: str) -> int:
-    return _limit_ns(settings.seconds(text))
+    return limit_ns_of(settings.seconds(text))
 
 
 def _shown_time(limit_ns: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from sidecar.guard.keepalive import Form
+from sidecar.guard.keepalive import Form, Pulse
 from sidecar.guard.limits import Rules
 from sidecar.headers import Fields
 
@@ -35,6 +35,10 @@ class Keepalives:
     is_early: bool = False
     on_signed: bool = False
 
+    def begin(self) -> Pulse:
+        """Those of one answer."""
+        return Pulse(self.every_ns, self.comment, form=self.form)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -57,10 +61,19 @@ class Policy:
         """A head of ours may go before the upstream's."""
         return self.keepalives is not None and self.keepalives.is_early
 
+    @property
+    def acts_with_time(self) -> bool:
+        """Something may have to be written just because time has passed."""
+        return self.keepalives is not None or self.hold_ns is not None
+
     def is_signed(self, fields: Fields, *, path: str, model: str | None) -> bool:
-        """Whether somebody may check the bytes of the body that comes with these fields."""
+        """Whether somebody may check the bytes of the body that comes with these fields, or with those that they
+        announce to come behind it."""
         return bool(self.signed_headers & _names(fields)) or self.rules.is_signed(path, model)
 
 
 def _names(fields: Iterable[tuple[str, str]]) -> set[str]:
-    return {name.lower() for name, _ in fields}
+    """The names of fields, and those that a Trailer field lists (RFC 9110, 6.6.2)."""
+    names = {name.lower() for name, _ in fields}
+    listed = (value for name, value in fields if name.lower() == "trailer")
+    return names | {name.strip().lower() for value in listed for name in value.split(",")}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from otel.hop import OUTPUT, EventClass
+from sidecar.headers import is_packed
 from sidecar.inspection.coding import CodingError, Decoder, decoder_for
 from sidecar.inspection.dialects import OPAQUE, PLAIN, Dialect, Ends, dialect_for, recognise
 from sidecar.inspection.error_body import error_body_for
@@ -74,7 +75,7 @@ class Body(Seen):
         self._speak(dialect)
         self._splitter: Splitter = splitter_for(framing, limit_bytes=event_limit_bytes)
         self._error_body = error_body_for(status, content_type, content_encoding)
-        self._is_encoded = not {"", "identity"}.issuperset(map(str.strip, (content_encoding or "").lower().split(",")))
+        self._is_encoded = is_packed(content_encoding)
         self._decoder: Decoder | None = decoder_for(content_encoding if self.is_stream else None)
         if self._decoder is None:
             self._see_arrivals_only()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel.hop import EventClass
+from sidecar.headers import essence_of
 from sidecar.inspection.coding import CodingError, Decoder, decoder_for
 from sidecar.inspection.dialects.base import Object, error_reading, objects, parsed_value, text_of
 from sidecar.inspection.dialects.outline import plain_members
@@ -44,14 +45,15 @@ class ErrorBody:
         if chunk is None:
             return None
         reading = _reading(chunk)
-        return None if reading == Reading(EventClass.ERROR) else reading
+        is_known = reading.error_text is not None or reading != Reading(EventClass.ERROR)  # texts are not compared
+        return reading if is_known else None
 
 
 def error_body_for(status: int | None, content_type: str | None, content_encoding: str | None) -> ErrorBody | None:
     """Who reads the body of an answer, None where it is no error, or one in a form that only people can read."""
     if status is None or status < FAILED:
         return None
-    essence = (content_type or "").partition(";")[0].strip().lower()
+    essence = essence_of(content_type)
     is_json = essence == "application/json" or essence.endswith("+json")
     decoder = decoder_for(content_encoding) if is_json or essence == "text/plain" else None
     return None if decoder is None else ErrorBody(is_json=is_json, decoder=decoder)

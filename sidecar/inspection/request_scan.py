@@ -15,6 +15,7 @@ from typing import Final
 
 import orjson
 
+from sidecar.headers import essence_of, is_packed
 from sidecar.inspection.dialects.base import NAME_CHARS, name_of
 
 TOKEN_BYTES: Final = 6 * NAME_CHARS + 2
@@ -244,10 +245,9 @@ class RequestScan:
 
 def scan_for(content_type: str | None, content_encoding: str | None) -> RequestScan | None:
     """A scan for a body of this media type, None for one that is not looked at: no JSON, or encoded."""
-    essence = (content_type or "").partition(";")[0].strip().lower()
+    essence = essence_of(content_type)
     is_json = essence == "application/json" or essence.endswith("+json")
-    is_plain = (content_encoding or "").strip().lower() in {"", "identity"}
-    return RequestScan() if is_json and is_plain else None
+    return RequestScan() if is_json and not is_packed(content_encoding) else None
 
 
 def _ends(pattern: re.Pattern[bytes], data: bytes, pos: int) -> int:

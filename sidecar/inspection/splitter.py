@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from sidecar.headers import essence_of
 from sidecar.inspection.events import Event, Unit
 from sidecar.inspection.eventstream import EventStreamSplitter
 from sidecar.inspection.json_array import JsonArraySplitter
@@ -24,6 +25,7 @@ FIELD_BYTES: Final = 1_024
 """Longest SSE id taken over, and what is kept of an event's name: real ones are tens of bytes, and an id stays
 for as long as the stream."""
 
+EVENT_STREAM: Final = "text/event-stream"
 _BOM: Final = b"\xef\xbb\xbf"
 _LF: Final = 0x0A
 _NDJSON_TYPES: Final = frozenset(
@@ -42,8 +44,8 @@ _NDJSON_TYPES: Final = frozenset(
 def framing_of(content_type: str | None, *, may_be_array: bool = False) -> str:
     """How a body of this media type is framed, whose parameters do not matter: `sse`, `ndjson`, `eventstream`, or
     `opaque`. may_be_array: JSON is streamed as one array, `json_array`."""
-    essence = (content_type or "").partition(";")[0].strip().lower()
-    if essence == "text/event-stream":
+    essence = essence_of(content_type)
+    if essence == EVENT_STREAM:
         return "sse"
     if essence == "application/vnd.amazon.eventstream":
         return "eventstream"

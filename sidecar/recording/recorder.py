@@ -224,11 +224,14 @@ class Recorder:
         forwarded_ns: when the upstream was given the last of the request, None while it is not owed an answer.
         """
         began_ns, body = self._anchor.monotonic_ns, self._body
+        event_ns = None if body is None else body.progress_ns
+        if body is not None and body.is_blind:  # any byte may be one of an event
+            event_ns = self._course.last_byte_ns
         return Progress(
             forwarded_ns=forwarded_ns,
             heard_ns=max(began_ns + self._course.last_byte_ns, forwarded_ns or 0),
             has_event=body is not None and body.has_event,
-            progress_ns=max(self.progress_ns, forwarded_ns or 0),
+            progress_ns=max(began_ns + (event_ns or 0), forwarded_ns or 0),
             is_blocked=self.blocked_since_ns is not None,
             is_over=not self.is_watched or (body is not None and (body.seems_over or body.error is not None)),
         )

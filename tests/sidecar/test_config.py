@@ -255,3 +255,12 @@ def test_the_help_has_a_heading_for_every_option():
     assert OPTIONS[0].name in HEADINGS
     assert all(f"\n{heading}:\n" in text for heading in HEADINGS.values())
     assert {*HEADINGS} <= {option.name for option in OPTIONS}
+
+
+@pytest.mark.parametrize("name", ["first_event_timeout", "next_event_timeout", "content_timeout"])
+def test_a_limit_too_short_to_be_one_is_told_before_anything_starts(name):
+    flag = "--" + name.replace("_", "-")
+
+    assert errors({**NEEDED, name: "0.1ms"}) == (f"{flag}: 0.0001: must be 0, for none, or at least 1ms",)
+    assert getattr(config({name: "1ms"}), name) == 0.001
+    assert getattr(config({name: "0"}), name) == 0.0

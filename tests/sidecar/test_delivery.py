@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 
 from otel.hop import Ending, Side
+from sidecar.inspection.stamper import Stamper
 from tests.support.raw_peers import CUT, RESET, WHOLE, chunked, raw_client, raw_upstream, simple, streaming
 from tests.support.script import get, post, sidecar
 
@@ -17,6 +18,7 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 ERROR = b'data: {"error":{"type":"server_error","code":503,"message":"the engine is gone"}}\n\n'
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 KEEPALIVE = b": keepalive\n\n"
 BEAT = {"keepalive": "0.1s"}
 EARLY = {"keepalive_early": "true", **BEAT}
@@ -181,6 +183,21 @@ class TestKeepalives:
         assert hop.end.ending is Ending.CLIENT_DISCONNECT
 
 
+@pytest.mark.parametrize(("options", "has_pulse"), [({}, False), (BEAT, True), (HOLD, True)])
+async def test_only_streams_that_want_something_of_it_are_told_the_time(options, has_pulse):
+    was_asked = asyncio.Event()
+
+    async def answer(asked):
+        was_asked.set()
+        await silent(asked)
+
+    async with between(answer, **options) as (_, proxy), raw_client(proxy.port) as client:
+        client.send(streamed(CHAT))
+        await was_asked.wait()
+        (live,) = proxy.sidecar.exchanges.running()
+        assert (live.pulse is not None) is has_pulse
+
+
 class TestEarlyKeepalives:
     async def test_they_go_before_the_answer_behind_a_head_of_ours(self):
         async def late(asked):
@@ -229,18 +246,38 @@ class TestEarlyKeepalives:
     @pytest.mark.parametrize(
         ("path", "content_type", "body"),
         [
-            ("/api/chat", "application/x-ndjson", b'{"model":"m","message":{"content":"hi"},"done":true}\n'),
-            ("/v1beta/models/m:streamGenerateContent", "application/json", b'[{"candidates":[]}]'),
-            ("/model/m/converse-stream", "application/vnd.amazon.eventstream", b""),
+            ("/api/chat", "application/x-ndjson", b'{"message":{"content":"x"},"done":true}\n'),
+            ("/v1beta/models/g:streamGenerateContent", "application/json", b'[{"candidates":[]}]'),
+            ("/model/m/converse-stream", "application/vnd.amazon.eventstream", b"frames"),
         ],
+        ids=["lines", "an array", "frames"],
     )
-    async def test_none_goes_before_an_answer_that_may_be_streamed_in_another_form(self, path, content_type, body):
+    async def test_there_are_none_before_a_stream_that_is_not_sse(self, path, content_type, body):
         async def late(asked):
             await asyncio.sleep(WAIT_S)
-            await asked.send(simple("200 OK", body, f"Content-Type: {content_type}"))
+            await asked.send(streaming(content_type=content_type) + chunked(body))
 
-        got, _ = await exchanged(late, post(path, b'{"model":"m","stream":true}', JSON), **EARLY)
-        assert (got.status, got.end, got.body) == (200, WHOLE, body)
+        got, _ = await exchanged(late, streamed(path), **EARLY)
+        assert (got.values("content-type"), got.body) == ([content_type.encode()], body)
+
+    async def test_an_array_that_was_asked_for_as_sse_is_one(self):
+        async def late(asked):
+            await asyncio.sleep(WAIT_S)
+            await asked.send(streaming() + chunked(HELLO))
+
+        got, _ = await exchanged(late, streamed("/v1beta/models/g:streamGenerateContent?alt=sse"), **EARLY)
+        assert got.body.startswith(KEEPALIVE)
+
+    async def test_an_answer_to_head_has_no_body_of_ours_and_its_connection_goes_on(self):
+        async def late(asked):
+            await asyncio.sleep(WAIT_S)
+            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+
+        async with between(late, **EARLY) as (_, proxy), raw_client(proxy.port) as client:
+            for _ in range(2):
+                client.send(b"HEAD /api/chat HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n")
+                got = await client.answer(b"HEAD")
+                assert (got.status, got.end) == (200, WHOLE)
 
     async def test_who_asks_for_no_stream_gets_the_answer_as_it_is(self):
         async def late(asked):
@@ -343,6 +380,29 @@ class TestTheGuard:
         assert hop.end.ending is Ending.MISSING_TERMINAL
         assert hop.exchange.guard_fired == ("missing_terminal",)
 
+    @pytest.mark.parametrize("end", ["close", None], ids=["broken off", "without its mark"])
+    async def test_where_a_rule_says_off_nothing_is_ended_told_or_counted(self, end):
+        options = {"guard_rule": "path=/v1/*;off=true", "missing_terminal": "error", **ENFORCE}
+        got, hop = await exchanged(saying(HELLO, 0.05, end=end), **options)
+
+        assert (got.body, got.end) == (HELLO, CUT if end else WHOLE)
+        assert hop.exchange.guard_fired == ()
+
+    async def test_where_a_rule_guards_a_path_a_break_is_told_too(self):
+        answer = saying(b"data: x\n\n", 0.05, end="close")
+        got, hop = await exchanged(answer, post("/events", b"{}", JSON), guard_rule="path=/events;first=5s", **ENFORCE)
+
+        assert hop.exchange.guard_fired == ("upstream_cut",)
+        assert json.loads(got.body.partition(b"event: error\ndata: ")[2])["error"]["type"] == "upstream_cut"
+
+    async def test_an_answer_of_mcp_without_its_response_passes_as_it_came(self):
+        said = b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
+        asked = post("/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', JSON)
+        got, hop = await exchanged(saying(said), asked, missing_terminal="error", **ENFORCE)
+
+        assert (got.body, got.end) == (said, WHOLE)
+        assert (hop.end.ending, hop.exchange.guard_fired) == (Ending.MISSING_TERMINAL, ())
+
 
 class TestAHeldHead:
     async def test_a_stream_that_begins_well_passes_as_it_came(self):
@@ -378,6 +438,71 @@ class TestAHeldHead:
 
         assert (got.status, got.body, got.end) == (200, b": hi\n\n", WHOLE)
 
+    async def test_what_passes_without_an_event_was_taken(self):
+        got, hop = await exchanged(saying(PING, 0.05), streamed(MESSAGES), **HOLD)
+
+        assert hop.traffic.bytes_out == len(got.body) == len(PING)
+        assert hop.timeline.stamps[0].taken_ns is not None
+
+    async def test_what_the_reader_does_not_take_was_not_taken(self):
+        async def pinging(asked):
+            await asked.send(streaming())
+            await asked.chunk(PING * 6_000)
+            await asked.wire.gone.wait()
+
+        async with (
+            between(pinging, hold_head="0.2s") as (_, proxy),
+            raw_client(proxy.port, receive_bytes=4_096) as client,
+        ):
+            client.transport.pause_reading()
+            client.send(streamed(MESSAGES))
+            await asyncio.sleep(2 * WAIT_S)
+            client.leave(by_reset=True)
+            hop = await proxy.hop()
+
+        assert hop.traffic.bytes_out == 0
+        assert {stamp.taken_ns for stamp in hop.timeline.stamps} == {None}
+
+    async def test_pings_are_not_looked_through_again_with_each_one(self, monkeypatch):
+        looks = []
+        stamps = Stamper.stamps
+        monkeypatch.setattr(Stamper, "stamps", lambda self, **since: looks.append(1) or stamps(self, **since))
+        got, _ = await exchanged(saying(*[PING, 0.01] * 10, DONE), streamed(MESSAGES), **HOLD)
+
+        assert got.body == PING * 10 + DONE
+        assert len(looks) <= 3  # one here, the others by the record
+
+    async def test_an_error_of_mcp_is_the_answer(self):
+        said = b'event: message\ndata: {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}\n\n'
+        for path in ("/mcp", "/tools"):
+            asked = post(path, b'{"jsonrpc":"2.0","id":1,"method":"x"}', JSON)
+            got, _ = await exchanged(saying(said), asked, **HOLD)
+            assert (got.status, got.body) == (200, said)
+
+    async def test_half_a_surrogate_pair_in_an_error_does_no_harm(self):
+        got, _ = await exchanged(saying(b'data: {"error":{"message":"gone \\ud800"}}\n\n'), **HOLD)
+
+        assert got.status == 502
+        assert "gone ?" in json.loads(got.body)["error"]["message"]
+
+    async def test_a_request_that_will_never_be_whole_is_refused_as_without_a_head(self):
+        async def early(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(streaming())
+            await reader.read()
+            writer.close()
+
+        async with (
+            await asyncio.start_server(early, "127.0.0.1", 0) as server,
+            sidecar(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", **HOLD) as proxy,
+            raw_client(proxy.port) as client,
+        ):
+            client.send(b"POST %s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n" % CHAT.encode())
+            await asyncio.sleep(0.1)
+            client.send(b"zz\r\n")
+            assert (await client.answer()).status == 400
+            assert (await proxy.hop()).end.ending is Ending.REJECTED
+
     async def test_what_is_no_stream_is_not_held(self):
         async def answer(asked):
             await asked.send(simple(body=b"{}"))
@@ -400,3 +525,20 @@ async def test_digests_tell_an_answer_of_our_own_from_what_came(end):
     assert got.status >= 500
     assert hop.digests.upstream == "sha256:" + sha256(said).hexdigest()
     assert hop.digests.downstream == "sha256:" + sha256(got.body).hexdigest()
+
+
+async def test_they_have_what_went_before_the_answer():
+    async def late(asked):
+        await asyncio.sleep(WAIT_S)
+        await asked.send(streaming() + chunked(HELLO, DONE))
+
+    got, hop = await exchanged(late, digests="true", **EARLY)
+
+    assert hop.digests.upstream == "sha256:" + sha256(HELLO + DONE).hexdigest()
+    assert hop.digests.downstream == "sha256:" + sha256(got.body).hexdigest()
+
+
+async def test_they_have_what_was_kept_back_and_let_go_once():
+    got, hop = await exchanged(saying(b": hi\n\n", 0.05, HELLO, DONE), digests="true", **HOLD)
+
+    assert hop.digests.upstream == hop.digests.downstream == "sha256:" + sha256(got.body).hexdigest()

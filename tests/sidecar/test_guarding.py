@@ -211,20 +211,3 @@ def test_the_record_says_which_limit_ended_it():
 
 def test_without_a_limit_that_passed_there_is_nothing_to_say():
     assert Bench().guarded.complaint() is None
-
-
-@pytest.mark.parametrize(
-    ("path", "is_sse"),
-    [
-        (CHAT, True),
-        ("/v1/messages", True),
-        ("/generate_stream", True),
-        ("/api/chat", False),
-        ("/model/m/converse-stream", False),
-        ("/v1beta/models/m:streamGenerateContent", False),
-    ],
-)
-def test_only_some_apis_are_sure_to_answer_with_server_sent_events(path, is_sse):
-    guarded = Bench(path=path).guarded
-
-    assert (guarded.asks_for_stream, guarded.asks_for_sse) == (True, is_sse)

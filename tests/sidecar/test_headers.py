@@ -9,6 +9,8 @@ from sidecar.headers import (
     NEVER_NAMED,
     connection_options,
     end_to_end,
+    essence_of,
+    is_packed,
     is_websocket,
     request_id_of,
     trace_context_of,
@@ -149,3 +151,22 @@ def test_only_a_get_that_wants_that_upgrade_alone_asks_for_a_websocket():
     assert not is_websocket("GET", (1, 1), [("Upgrade", "websocket")])
     assert not is_websocket("GET", (1, 1), [("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")])
     assert not is_websocket("GET", (1, 1), [*fields, ("Content-Length", "1")])
+
+
+@pytest.mark.parametrize("said", ["text/event-stream", " Text/Event-Stream ; charset=utf-8", "text/event-stream;"])
+def test_a_media_type_is_the_same_however_it_is_spelt(said):
+    assert essence_of(said) == "text/event-stream"
+
+
+def test_no_media_type_is_none():
+    assert essence_of(None) == essence_of("") == essence_of("; charset=utf-8") == ""
+
+
+@pytest.mark.parametrize("said", [None, "", "identity", " Identity , identity", ","])
+def test_identity_is_no_coding(said):
+    assert not is_packed(said)
+
+
+@pytest.mark.parametrize("said", ["gzip", "identity, br", "x-unknown"])
+def test_every_other_one_is(said):
+    assert is_packed(said)

@@ -225,7 +225,7 @@ def error_reading(chunk: Object | None, *, error_type: object = None) -> Reading
     error = chunk.get("error")
     nested_type = error.get("type") if isinstance(error, dict) else None
     error = error if isinstance(error, dict) else chunk
-    text = _said(error, chunk)
+    text = _said(error, chunk).encode("utf-8", "replace").decode()  # half a surrogate pair can be written nowhere
     return Reading(
         EventClass.ERROR,
         model=name_of(chunk.get("model")),

@@ -182,6 +182,7 @@ def test_comments_may_stand_in_a_plain_stream_of_events(said):
         {"has_length": True},
         {"is_signed": True},
         {"status": 204},
+        {"status": 206},
         {"status": 404},
         {"status": 101},
     ],

@@ -16,6 +16,11 @@ def test_a_field_of_the_answer_says_that_it_is_signed_however_it_is_spelt():
     assert not signed([("X-Other", "signature")])
 
 
+def test_so_does_one_that_is_announced_to_come_behind_the_body():
+    assert signed([("Trailer", "X-Other, Signature")])
+    assert not signed([("Trailer", "X-Other")])
+
+
 def test_so_does_a_rule_for_its_path():
     assert signed([], path="/signed/a")
     assert not signed([], path="/other")

@@ -111,3 +111,9 @@ def test_no_body_raises(data, content_type, coding):
     reading = read(data, content_type=content_type, coding=coding)
 
     assert reading is None or reading.event_class is EventClass.ERROR
+
+
+def test_a_text_of_which_no_word_is_known_stays_for_who_asked_for_all_of_it():
+    reading = read('{"error": {"message": "模型不存在"}}'.encode(), status=404)
+
+    assert (reading.error_detail, reading.error_text) == (None, "模型不存在")

@@ -568,3 +568,24 @@ def test_an_end_mark_that_our_kernel_had_taken_before_we_ended_it_does():
     found.stopped(Ending.DRAINED, START + 60 * MS)
 
     assert found.close(START + 70 * MS).end.ending is Ending.COMPLETE
+
+
+def test_a_head_is_no_event_so_that_content_is_waited_for_since_the_request_went_out():
+    found = recorder()
+    found.request_forwarded(START + 2 * MS)
+    found.answered(START + 9 * MS, status=200, content_type="text/event-stream")
+    before = found.progress(START + 2 * MS)
+    found.arrived(HELLO, START + 12 * MS)
+    after = found.progress(START + 2 * MS)
+
+    assert (before.heard_ns, before.progress_ns, before.has_event) == (START + 9 * MS, START + 2 * MS, False)
+    assert (after.heard_ns, after.progress_ns, after.has_event) == (START + 12 * MS, START + 12 * MS, True)
+
+
+def test_where_looking_failed_any_byte_may_be_content():
+    found = answered()
+    pass_on(found, HELLO, 10)
+    found.seen.is_blind = True
+    pass_on(found, HELLO, 20)
+
+    assert found.progress(START).progress_ns == found.progress(START).heard_ns == START + 20 * MS
