@@ -29,11 +29,11 @@ from sidecar.failures import (
     NO_PLACE,
     OUR_FAULT,
     OVERLOADED,
-    STOPPED,
     Failure,
     detail_of,
     failure_of,
     refused_early,
+    stopped,
     upstream_said,
 )
 from sidecar.guard.complaint import MISSING_TERMINAL, UPSTREAM_CUT, Complaint
@@ -209,7 +209,7 @@ class Carriage:
             return False
         complaint = self._guarded.complaint()
         if not delivery.response.is_started or (delivery.is_early and self._answer is None):
-            if (failure := STOPPED.get(stop.error_type or "")) is None:
+            if (failure := stopped(stop, complaint)) is None:
                 return False
             task.uncancel()
             await self._refuse(failure, complaint=complaint)

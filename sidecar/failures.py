@@ -14,6 +14,7 @@ from aiohttp import hdrs
 
 from otel.hop import Ending
 from sidecar import headers
+from sidecar.bounds.deadlines import Stop
 from sidecar.guard.complaint import Complaint
 from sidecar.inspection.events import Reading
 from sidecar.upstream.errors import BadAnswer, BadRequest, BrokenOff, ConnectFailed, ConnectTimeout, TlsFailed
@@ -72,14 +73,11 @@ STOPPED: Final[Mapping[str, Failure]] = {
     for failure in (
         Failure(408, "request_timeout", "the body of the request did not come in time", Ending.REJECTED),
         Failure(504, "upstream_answer_timeout", "no answer of the upstream in time", Ending.TIMED_OUT_FIRST_EVENT),
-        Failure(504, "first_event_timeout", "no first event in time", Ending.TIMED_OUT_FIRST_EVENT),
-        Failure(504, "next_event_timeout", "no further event in time", Ending.TIMED_OUT_NEXT_EVENT),
-        Failure(504, "content_timeout", "signs of life only, and no event in time", Ending.TIMED_OUT_NEXT_EVENT),
         DRAINING,
         OVERLOADED,
     )
 }
-"""What the reader of an exchange that we end ourselves gets, by the reason, where no byte of an answer has gone yet."""
+"""By the reason for which we end it ourselves."""
 
 
 NO_PLACE: Final[Mapping[str, Failure]] = {failure.type: failure for failure in (QUEUE_FULL, QUEUE_TIMEOUT)}
@@ -117,6 +115,16 @@ def detail_of(error: Exception) -> str | None:
         case _:
             return None
     return f"{detail[:1].lower()}{detail[1:_DETAIL_CHARS]}" if detail[1:2].islower() else detail[:_DETAIL_CHARS]
+
+
+def stopped(stop: Stop, complaint: Complaint | None) -> Failure | None:
+    """What the reader of an exchange that we end gets where no byte of an answer has gone yet; None: only its end.
+
+    complaint: what the guard says of it, where that ended it.
+    """
+    if complaint is not None:
+        return Failure(complaint.status, complaint.type, complaint.message, stop.ending)
+    return STOPPED.get(stop.error_type or "")
 
 
 def refused_early(status: int | None, error: Reading | None) -> Failure:

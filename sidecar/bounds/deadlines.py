@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from otel.hop import Ending
+from sidecar.guard.complaint import CONTENT_TIMEOUT, FIRST_EVENT_TIMEOUT, NEXT_EVENT_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ BODY_IDLE: Final = Stop(Ending.REJECTED, "request_timeout")
 ANSWER_LATE: Final = Stop(Ending.TIMED_OUT_FIRST_EVENT, "upstream_answer_timeout")
 OVERLOADED: Final = Stop(Ending.LOST, "overloaded")
 """Neither side did anything wrong and nobody was told to stop: the sidecar gave up a stream to save the others."""
-FIRST_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_FIRST_EVENT, "first_event_timeout")
-NEXT_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, "next_event_timeout")
-CONTENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, "content_timeout")
+FIRST_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_FIRST_EVENT, FIRST_EVENT_TIMEOUT)
+NEXT_EVENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, NEXT_EVENT_TIMEOUT)
+CONTENT_LATE: Final = Stop(Ending.TIMED_OUT_NEXT_EVENT, CONTENT_TIMEOUT)
 STOPS: Final = (
     DRAINED,
     SLOW_READER,

@@ -14,15 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from sidecar.guard.complaint import CONTENT_TIMEOUT, FIRST_EVENT_TIMEOUT, NEXT_EVENT_TIMEOUT
 from sidecar.guard.limits import GuardLimits
 
 
 class Limit(Enum):
     """Which limit a stream has reached; the value is the token in records, metrics and messages."""
 
-    FIRST_EVENT = "first_event_timeout"
-    NEXT_EVENT = "next_event_timeout"
-    CONTENT = "content_timeout"
+    FIRST_EVENT = FIRST_EVENT_TIMEOUT
+    NEXT_EVENT = NEXT_EVENT_TIMEOUT
+    CONTENT = CONTENT_TIMEOUT
 
     @property
     def token(self) -> str:

@@ -328,7 +328,8 @@ class TestTheGuard:
         got, hop = await exchanged(
             pinging, first_event_timeout="0.2s", next_event_timeout="0.2s", content_timeout="0.7s", **ENFORCE
         )
-        assert b"content" in got.body or b"timeout" in got.body
+        error = json.loads(got.body.rpartition(b"data: ")[2])["error"]
+        assert error["type"] == "content_timeout"
         assert hop.exchange.guard_fired == ("content_timeout",)
         assert hop.end.ending is Ending.TIMED_OUT_NEXT_EVENT
 

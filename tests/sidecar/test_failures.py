@@ -4,6 +4,7 @@ import ssl
 import pytest
 
 from otel.hop import Ending
+from sidecar.bounds.deadlines import BODY_IDLE, FIRST_EVENT_LATE, SLOW_READER
 from sidecar.failures import (
     BAD_ANSWER,
     BAD_FRAMING,
@@ -23,7 +24,9 @@ from sidecar.failures import (
     detail_of,
     failure_of,
     refusal_of,
+    stopped,
 )
+from sidecar.guard.complaint import Complaint
 from sidecar.upstream import (
     BadAnswer,
     BadRequestBody,
@@ -133,3 +136,13 @@ def test_what_the_upstream_did_is_no_decision_of_ours():
 )
 def test_which_requests_are_not_passed_on(method, version, fields, failure):
     assert refusal_of(method, version, fields) is failure
+
+
+def test_whom_we_end_hears_the_reason_of_the_guard_before_any_other():
+    complaint = Complaint("first_event_timeout", "hop: nothing came", 504)
+
+    found = stopped(FIRST_EVENT_LATE, complaint)
+    assert (found.status, found.type, found.ending) == (504, "first_event_timeout", Ending.TIMED_OUT_FIRST_EVENT)
+    assert found.message == "hop: nothing came"
+    assert stopped(BODY_IDLE, None).status == 408
+    assert stopped(SLOW_READER, None) is None
