@@ -319,7 +319,7 @@ class Exchanges:
         if live.evidence is not None:
             self.dropped_sample_count += live.evidence.dropped_count
         if live.is_told and self._telling is not None:
-            self._tell(self._telling.closed, live, at_ns)
+            self._tell(self._telling.closed, live, at_ns, ending=live.recorder.end(at_ns).ending.value)
         recorder, beside = live.recorder, self._beside(live, at_ns)
         self._records.put(
             lambda: recorder.close(at_ns, beside),
@@ -339,7 +339,7 @@ class Exchanges:
         )
 
 
-_TOLD: Final = ("hop", "request_id", "trace_id", "model", "phase", "is_blocked", "silent_s")
+_TOLD: Final = ("hop", "request_id", "trace_id", "model", "probe", "phase", "is_blocked", "silent_s")
 
 
 def _glance(live: Live, at_ns: int) -> dict[str, object]:

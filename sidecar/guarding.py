@@ -58,14 +58,15 @@ class Guard:
         return is_enforced
 
     def _line(self, recorder: Recorder, token: str, expired: Expired | None) -> dict[str, object]:
-        asked, seen = recorder.asked, recorder.seen
+        asked = recorder.asked
         return {
             "hop": self._hop,
             "request_id": asked.identity.request_id,
             "trace_id": asked.identity.trace_id,
             "cause": token,
             "path": asked.path,
-            "model": asked.model or (None if seen is None else seen.model),
+            "model": _model_of(recorder),
+            "probe": asked.is_probe,
             "silent_s": None if expired is None else round(expired.waited_ns / 1e9, 3),
             "limit_s": None if expired is None else expired.limit_ns / 1e9,
         }
@@ -111,7 +112,7 @@ class Guarded:
     def _its_limits(self) -> GuardLimits | None:
         """Found anew only when something became known on which they depend."""
         asked, seen = self._recorder.asked, self._recorder.seen
-        model = asked.model or (None if seen is None else seen.model)
+        model = _model_of(self._recorder)
         key = (model, asked.is_stream, None if seen is None else seen.dialect)
         if key != self._key:
             self._key = key
@@ -140,6 +141,11 @@ class Guarded:
         if seen is None:
             return False
         return seen.is_stream and (seen.dialect.is_inference or self._recorder.asked.model is not None)
+
+
+def _model_of(recorder: Recorder) -> str | None:
+    """As the request names it, else as the answer does."""
+    return recorder.asked.model or (None if recorder.seen is None else recorder.seen.model)
 
 
 def _pause_ns(limits: GuardLimits | None) -> int:

@@ -274,7 +274,12 @@ OPTIONS: Final = (
         is_list=True,
     ),
     Option(
-        "probe_paths", settings.items(probe.path), probe.PATHS, "and GET requests of these paths", "PATHS", is_list=True
+        "probe_paths",
+        settings.items(probe.path),
+        probe.PATHS,
+        "and GET and HEAD requests of these paths",
+        "PATHS",
+        is_list=True,
     ),
     Option(
         "probe_headers",

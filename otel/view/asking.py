@@ -56,8 +56,11 @@ class NoAnswerError(Exception):
         self.code = code
 
 
-async def ask(peer: Peer, path: str, *, timeout_s: float) -> dict[str, Any]:
-    """The JSON object at the path; raises NoAnswerError."""
+async def ask(peer: Peer, path: str, *, timeout_s: float, if_missing: str | None = None) -> dict[str, Any]:
+    """The JSON object at the path; raises NoAnswerError.
+
+    if_missing: what to try where the peer does not have what was asked for; None: every such peer has it.
+    """
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {peer.token}"} if peer.token else {})}
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
@@ -65,7 +68,7 @@ async def ask(peer: Peer, path: str, *, timeout_s: float) -> dict[str, Any]:
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.get(yarl.URL(peer.url + path, encoded=True), allow_redirects=False) as response,
         ):
-            return _understood(response.status, await _read(response, peer.at), peer)
+            return _understood(response.status, await _read(response, peer.at), peer, if_missing)
     except TimeoutError:
         raise NoAnswerError(NO_ANSWER, f"{peer.at} did not answer within {timeout_s:g} s (--timeout)") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -106,7 +109,7 @@ async def _read(response: aiohttp.ClientResponse, at: str) -> bytes:
     return bytes(body)
 
 
-def _understood(status: int, body: bytes, peer: Peer) -> dict[str, Any]:
+def _understood(status: int, body: bytes, peer: Peer, if_missing: str | None) -> dict[str, Any]:
     """The answer in a body, or the reason why there is none."""
     try:
         answer = orjson.loads(body)
@@ -117,9 +120,10 @@ def _understood(status: int, body: bytes, peer: Peer) -> dict[str, Any]:
     match status:
         case 200 if isinstance(answer, dict):
             return answer
-        case 404 if kind == "not_found":
-            hint = "`gapline stalls` lists the requests that waited; a record may be a few seconds late."
-            raise NoAnswerError(NOT_FOUND, f"{message or 'not found'} ({peer.at}). {hint}")
+        case 404 if kind == "not_found" and if_missing is not None:
+            raise NoAnswerError(NOT_FOUND, f"{message or 'not found'} ({peer.at}). {if_missing}")
+        case 404:
+            pass
         case 400 if kind is not None:
             raise NoAnswerError(USAGE, f"{message} ({peer.at})")
         case 401 | 403:

@@ -54,7 +54,7 @@ def why(argv: Sequence[str], *, has_commands: bool = True) -> int:
 
     def show(answer: object, look: Look) -> tuple[str, Sequence[str]]:
         verdict = read_verdict(answer)
-        return why_text(verdict, look, at=_at(args), has_commands=has_commands), verdict.strangers
+        return why_text(verdict, look, at=at(args), has_commands=has_commands), verdict.strangers
 
     code_of = {"healthy": ANSWERED, "named": NAMED, "inconclusive": INCONCLUSIVE}
     command = Command("why", show, lambda answer: code_of.get(str(answer.get("status")), UNREADABLE))
@@ -83,7 +83,7 @@ def timeline(argv: Sequence[str], *, has_head: bool = True, has_commands: bool =
             look,
             start_s=args.start_s,
             end_s=args.end_s,
-            at=_at(args),
+            at=at(args),
             has_head=has_head,
             has_commands=has_commands,
         )
@@ -139,20 +139,21 @@ def _escaped(request_id: str) -> str:
     return quote(request_id, safe="", errors="surrogateescape")
 
 
-def _at(args: argparse.Namespace) -> str:
+def at(args: argparse.Namespace) -> str:
     """What commands to try need to ask the same collector, when it was named on the command line."""
     return f" --collector {shlex.quote(clean(args.collector))}" if args.collector else ""
 
 
 def _question(args: argparse.Namespace) -> str:
     """The filters in words, to stand behind `3 stalls` or `No stall`."""
-    words = [f"in the last {_spoken(args.since)}"]
+    words = [f"in the last {spoken(args.since)}"]
     words += [f"{name} {clean(getattr(args, name))}" for name in ("model", "hop", "cause") if getattr(args, name)]
-    words += [f"of {args.min_gap:g} s or more"] if args.min_gap else []
+    words += [f"of {spoken(args.min_gap)} or more"] if args.min_gap else []
     return ", ".join(words)
 
 
-def _spoken(value_s: float) -> str:
+def spoken(value_s: float) -> str:
+    """A time that somebody typed, as people say it."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if value_s >= size and value_s % size == 0:
             return f"{value_s / size:g} {unit}"
@@ -165,7 +166,7 @@ def _spoken(value_s: float) -> str:
 def run(args: argparse.Namespace, command: Command, peer: Peer, path: str) -> int:
     """Ask once, show the answer or say why there is none; the exit code."""
     try:
-        answer = asyncio.run(ask(peer, path, timeout_s=args.timeout))
+        answer = asyncio.run(ask(peer, path, timeout_s=args.timeout, if_missing=_IF_MISSING))
         code = command.code_of(answer)
         if args.json:
             put_out(json.dumps(answer, indent=2 if sys.stdout.isatty() else None) + "\n")
@@ -192,6 +193,7 @@ def run(args: argparse.Namespace, command: Command, peer: Peer, path: str) -> in
 
 
 SHOWN_STRANGERS: Final = 5
+_IF_MISSING: Final = "`gapline stalls` lists the requests that waited; a record may be a few seconds late."
 
 
 def unreadable(error: AnswerError, at: str) -> str:

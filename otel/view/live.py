@@ -116,17 +116,20 @@ def _is_set(keys: Keys, key: str) -> bool:
     return keys.has(key) and keys.flag(key)
 
 
-def live(answer: LiveAnswer, look: Look, *, where: str, question: str = "", height: int | None = None) -> str:
+def live(
+    answer: LiveAnswer, look: Look, *, where: str, question: str = "", at: str = "", height: int | None = None
+) -> str:
     """The open streams in lines of at most look.width cells, in at most height lines where that is given.
 
-    where: whose they are, such as ` of the sidecar at URL`. question: what was asked, such as `stalled`.
+    where: whose they are, such as ` at URL`. question: what was asked, such as `stalled`. at: what a command to try
+    needs to ask the same collector.
     """
     if not answer.rows:
         return render(
             [(Piece(line),) for text in _nothing(answer, where, question) for line in _lines(text, look)], look
         )
     ends: list[Line] = [()]
-    for text in _ends(answer, where, question):
+    for text in _ends(answer, where, question, at):
         ends += [(Piece(line, Tone.QUIET),) for line in _lines(text, look)]
     title, *rows = _rows(answer.rows, look)
     if height is not None and 1 + sum(map(len, rows)) + len(ends) > height:
@@ -206,12 +209,12 @@ def _lines(text: str, look: Look) -> list[str]:
     return wrap(text, look.width)
 
 
-def _ends(answer: LiveAnswer, where: str, question: str) -> list[str]:
+def _ends(answer: LiveAnswer, where: str, question: str, at: str) -> list[str]:
     shown = len(answer.rows)
     number = "1 open stream" if answer.open_count == 1 else f"{count(answer.open_count)} open streams"
     asked = f", {count(shown)}{' and more' * answer.has_more} {question}" if question else ""
     stalled = "" if question else f", {count(sum(row.is_stalled for row in answer.rows))} stalled"
-    ends = [f"{number}{where}{asked}{stalled}. `gapline why REQUEST_ID` says what is known of one."]
+    ends = [f"{number}{where}{asked}{stalled}. `gapline why REQUEST_ID{at}` says what is known of one."]
     if answer.has_more and not question:
         ends.append(f"Only {count(shown)} of them are shown: the oldest silences.")
     if any(row.told_s for row in answer.rows):

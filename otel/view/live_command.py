@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from otel.instants import rfc3339
 from otel.view import flags
 from otel.view.asking import ANSWERED, INTERRUPTED, UNREADABLE, NoAnswerError, Peer, ask
-from otel.view.commands import complain, put_out, unreadable
+from otel.view.commands import at, complain, put_out, spoken, unreadable
 from otel.view.keys import AnswerError
 from otel.view.live import LiveAnswer, of_sidecar, read_live
 from otel.view.live import live as live_text
@@ -55,7 +55,8 @@ def live(argv: Sequence[str]) -> int:
         "--limit", type=flags.limit, default=LIMIT_MAX, metavar="N", help=f"at most so many [{LIMIT_MAX}]"
     )
     args = parser.parse_args(argv)
-    question = partial(_asked_of_sidecar if args.sidecar else _asked_of_collector, _peer(parser, args), args)
+    peer = _peer(parser, args)
+    question = partial(_asked_of_sidecar if args.sidecar else _asked_of_collector, peer, args)
     try:
         return _watch(args, question) if args.watch else _once(args, question)
     except NoAnswerError as reason:
@@ -63,6 +64,9 @@ def live(argv: Sequence[str]) -> int:
         return reason.code
     except AnswerError as error:
         complain(NAME, unreadable(error, f"the {'sidecar' if args.sidecar else 'collector'}"))
+        return UNREADABLE
+    except RecursionError:
+        complain(NAME, f"the answer of {peer.url} is nested too deeply to be shown")
         return UNREADABLE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -140,14 +144,15 @@ def _watched(answer: dict[str, Any], args: argparse.Namespace) -> str:
 
 
 def _text(read: LiveAnswer, args: argparse.Namespace, *, height: int | None = None) -> str:
-    words = ["stalled"] * args.stalled + [f"silent for {args.min_silence:g} s or more"] * bool(args.min_silence)
+    words = ["stalled"] * args.stalled + [f"silent for {spoken(args.min_silence)} or more"] * bool(args.min_silence)
     where = f" at {clean(args.sidecar)}" if args.sidecar else ""
-    return live_text(read, flags.look(args), where=where, question=", ".join(words), height=height)
+    return live_text(read, flags.look(args), where=where, question=", ".join(words), at=at(args), height=height)
 
 
 def _drawn(text: str) -> str:
-    """The text over what the look before drew."""
-    return _HOME + text.replace("\n", _REST_OF_LINE + "\n") + _REST_OF_SCREEN
+    """The text over what the look before drew. Each line is wiped before it is drawn: behind a full one the cursor
+    still stands on its last cell, which would be wiped with the rest."""
+    return _HOME + "".join(f"{_REST_OF_LINE}{line}\n" for line in text.removesuffix("\n").split("\n")) + _REST_OF_SCREEN
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from typing import Final
 import aiohttp
 
 from otel.attributes import shown
-from otel.otlp import OtlpError, decode_response
+from otel.otlp import decode_response
 from otel.span import Span
 from sidecar.clock import Clock
 from sidecar.export.backlog import Backlog, Counters
-from sidecar.export.posting import TOO_LARGE, TRY_LATER, Answer, Pace, Post, back_off, wait, words_of
+from sidecar.export.posting import TOO_LARGE, TRY_LATER, Answer, Pace, Post, Sender, refused, wait
 from sidecar.export.spool import Spool
 from sidecar.export.spool.task import SpoolTask
 
@@ -35,8 +35,6 @@ REQUEST_BYTES: Final = 3_000_000
 """Below the 4 MiB that gRPC servers take, in case a collector passes a batch on as it came."""
 OPEN_S: Final = 5.0
 """Longest that the first request waits for what the spool holds, which is older."""
-
-_SECOND_NS: Final = 1_000_000_000
 
 
 class Exporter:
@@ -57,24 +55,29 @@ class Exporter:
 
         queue_bytes limits what is in memory; with a spool, what does not fit is on disk only.
         """
-        self._pace = pace or Pace()
-        self._posting = Post(endpoint, "/v1/traces", pace=self._pace, headers=headers)
+        pace = pace or Pace()
+        self._posting = Post(endpoint, "/v1/traces", pace=pace, headers=headers)
         self._clock = clock
-        self._jitter = jitter
         self._backlog = Backlog(limit_bytes=queue_bytes)
         self._spooling = None if spool is None else SpoolTask(spool, self._backlog, clock=clock, tell=self._tell)
         self._request_bytes = REQUEST_BYTES
-        self._retried = 0
         self._warn_at = 1
-        self._failures = 0
-        self._sent_ns: int | None = None
         self._has_some, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_due, self._is_flushing = asyncio.Event(), asyncio.Event()
+        self._sender = Sender(
+            self._posting,
+            what="spans",
+            level=logging.WARNING,
+            pace=pace,
+            clock=clock,
+            jitter=jitter,
+            is_flushing=self._is_flushing,
+        )
         self._tell()
 
     @property
     def counters(self) -> Counters:
-        return replace(self._backlog.counters(self._clock.monotonic_ns()), retried=self._retried)
+        return replace(self._backlog.counters(self._clock.monotonic_ns()), retried=self._sender.retried)
 
     def offer(self, span: Span) -> bool:
         """Queue a span; False when it is dropped, which is counted. Never waits, never raises."""
@@ -93,7 +96,7 @@ class Exporter:
                 await wait(self._spooling.is_open, OPEN_S)
             while True:
                 await self._has_some.wait()
-                await wait(self._is_due, self._linger_s())
+                await wait(self._is_due, self._sender.linger_s())
                 await self._deliver(session)
 
     async def flush(self, timeout_s: float) -> bool:
@@ -120,43 +123,16 @@ class Exporter:
             self._warn_at = 2 * sum(dropped.values())  # at every doubling, not at every span
             log.warning("spans dropped", extra={"url": self._posting.url, "dropped": dropped})
 
-    def _linger_s(self) -> float:
-        if self._sent_ns is None:
-            return self._pace.idle_s
-        since_s = (self._clock.monotonic_ns() - self._sent_ns) / _SECOND_NS
-        return max(self._pace.idle_s, self._pace.batch_s - since_s)
-
     async def _deliver(self, session: aiohttp.ClientSession) -> None:
-        """One request, and the wait after it when it has to be repeated."""
         if not (body := self._backlog.take(self._request_bytes)):
             return  # they have gone to the disk meanwhile, for what is there is older
-        asked_s = None
-        try:
-            self._sent_ns = self._clock.monotonic_ns()
-            answer = await self._posting.send(session, body)
-            asked_s = answer.asked_s
-            failure = self._settle(answer, size_bytes=len(body))
-        except Exception as error:  # noqa: BLE001  # whatever it was, the spans are still here, and streams go on
-            failure = words_of(error)
-        finally:
-            self._backlog.put_back()
-            self._tell()
-        if failure is None:
-            if self._failures:
-                log.info("spans flow again", extra={"url": self._posting.url})
-            self._failures = 0
-            return
-        if not self._failures:
-            log.warning("spans wait", extra={"url": self._posting.url, "reason": failure})
-        self._failures += 1
-        self._retried += 1
-        await back_off(
-            self._pace,
-            failure_count=self._failures,
-            asked_s=asked_s,
-            jitter=self._jitter(),
-            is_flushing=self._is_flushing,
+        await self._sender.send(
+            session, body, settle=lambda answer: self._settle(answer, size_bytes=len(body)), decided=self._decided
         )
+
+    def _decided(self) -> None:
+        self._backlog.put_back()
+        self._tell()
 
     def _settle(self, answer: Answer, *, size_bytes: int) -> str | None:
         """Do what the answer says; why the same must be tried again later, None when it must not."""
@@ -168,9 +144,9 @@ class Exporter:
             return None
         if status == TOO_LARGE and self._backlog.lighten():
             return None
-        refused, said = _refused(answer.body) if 200 <= status < 300 else (None, "")
-        if refused := self._backlog.settle(rejected=refused):
-            about = {"url": self._posting.url, "status": status, "spans": refused, "said": shown(said, chars=200)}
+        rejected, said = refused(answer, decode_response)
+        if rejected := self._backlog.settle(rejected=rejected):
+            about = {"url": self._posting.url, "status": status, "spans": rejected, "said": shown(said, chars=200)}
             log.warning("spans rejected", extra=about)
         return None
 
@@ -180,10 +156,3 @@ def _set(event: asyncio.Event, *, is_set: bool) -> None:
         event.set()
     else:
         event.clear()
-
-
-def _refused(body: bytes) -> tuple[int, str]:
-    try:
-        return decode_response(body, as_json=False)
-    except OtlpError:  # the status says that all was taken; the rest is decoration
-        return 0, ""

@@ -20,10 +20,9 @@ from otel import schema
 from otel.attributes import shown
 from otel.glance import Glance, Moment, glance_to_log
 from otel.otlp_logs import decode_logs_response, encode_record, request_of
-from otel.otlp_values import OtlpError
 from sidecar.clock import Clock
 from sidecar.export.log_queue import LogCounters, LogQueue
-from sidecar.export.posting import TOO_LARGE, TRY_LATER, Answer, Pace, Post, back_off, wait, words_of
+from sidecar.export.posting import TOO_LARGE, TRY_LATER, Answer, Pace, Post, Sender, refused, wait
 
 __all__ = ["LogCounters", "LogRecords", "Telling"]
 
@@ -45,8 +44,8 @@ class Telling(Protocol):
     """What takes news of running exchanges; it never waits and never raises.
 
     glance: what `/streams` shows of the exchange, at least `request_id`, `trace_id`, `span_id` (of its final span),
-    `hop`, `phase`, `events`, `age_s`, `silent_s` and `is_blocked`; `listener`, `model`, `status`, `probe` and, once it
-    is over, `ending`, where they are known. at_wall_ns: when it was taken, by the wall clock.
+    `hop`, `phase`, `events`, `age_s`, `silent_s` and `is_blocked`; `is_stalled`, `listener`, `model`, `status`, `probe`
+    and, once it is over, `ending`, where they are known. at_wall_ns: when it was taken, by the wall clock.
     """
 
     def stalled(self, glance: Mapping[str, Any], at_wall_ns: int) -> None: ...
@@ -77,28 +76,33 @@ class LogRecords:
 
         resource: as in the spans. heartbeat_s: how often `open` tells of each stream that runs long, 0 for never.
         """
-        self._pace = pace or Pace()
-        self._posting = Post(endpoint, "/v1/logs", pace=self._pace, headers=headers)
+        pace = pace or Pace()
+        self._posting = Post(endpoint, "/v1/logs", pace=pace, headers=headers)
         self._clock = clock
         self._resource = dict(resource)
         self._heartbeat_s = heartbeat_s or None
-        self._jitter = jitter
         self._queue = LogQueue(limit_bytes=queue_bytes)
-        self._told: OrderedDict[str, bool] = OrderedDict()  # by span id, whether it is stalled
+        self._told: OrderedDict[str, None] = OrderedDict()  # span ids
         self._request_bytes = REQUEST_BYTES
         self._unsupported_until_ns: int | None = None
         self._is_closed = False
-        self._retried = 0
-        self._failures = 0
         self._warn_at = 1
-        self._sent_ns: int | None = None
         self._has_some, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_flushing = asyncio.Event()
+        self._sender = Sender(
+            self._posting,
+            what="log records",
+            level=logging.INFO,
+            pace=pace,
+            clock=clock,
+            jitter=jitter,
+            is_flushing=self._is_flushing,
+        )
         self._tell()
 
     @property
     def counters(self) -> LogCounters:
-        return self._queue.counters(retried=self._retried)
+        return self._queue.counters(retried=self._sender.retried)
 
     def stalled(self, glance: Mapping[str, Any], at_wall_ns: int) -> None:
         """A stream has fallen silent."""
@@ -110,7 +114,8 @@ class LogRecords:
 
     def closed(self, glance: Mapping[str, Any], at_wall_ns: int) -> None:
         """An exchange is over; nothing is sent of one that was never told of, so this may be called for all."""
-        if glance.get("span_id") in self._told:
+        if (stream := str(glance.get("span_id"))) in self._told:
+            del self._told[stream]
             self._offer(Moment.CLOSED, glance, at_wall_ns)
 
     def open(self, glances: Iterable[Mapping[str, Any]], at_wall_ns: int) -> None:
@@ -123,7 +128,7 @@ class LogRecords:
         async with self._posting.session() as session:
             while True:
                 await self._has_some.wait()
-                await wait(self._is_flushing, self._linger_s())
+                await wait(self._is_flushing, self._sender.linger_s())
                 await self._deliver(session)
 
     async def flush(self, timeout_s: float) -> bool:
@@ -159,10 +164,9 @@ class LogRecords:
         self._tell()
 
     def _read(self, moment: Moment, glance: Mapping[str, Any], stream: str, at_wall_ns: int) -> Glance:
-        was_stalled = self._told.pop(stream, False)
-        is_stalled = moment is Moment.STALLED or (moment is Moment.OPEN and was_stalled)
         if moment is not Moment.CLOSED:
-            self._told[stream] = is_stalled
+            self._told[stream] = None
+            self._told.move_to_end(stream)
             if len(self._told) > TOLD:
                 self._told.popitem(last=False)
         return Glance(
@@ -180,7 +184,7 @@ class LogRecords:
             age_s=float(glance["age_s"]),
             silent_s=float(glance["silent_s"]),
             is_blocked=glance["is_blocked"],
-            is_stalled=is_stalled,
+            is_stalled=moment is Moment.STALLED or (moment is Moment.OPEN and glance.get("is_stalled") is True),
             is_probe=glance.get("probe") is True,
             heartbeat_s=self._heartbeat_s,
             ending=glance.get("ending"),
@@ -203,42 +207,17 @@ class LogRecords:
             lost = {reason: count for reason, count in self.counters.lost.items() if count}
             log.warning("log records dropped", extra={"url": self._posting.url, "dropped": lost})
 
-    def _linger_s(self) -> float:
-        if self._sent_ns is None:
-            return self._pace.idle_s
-        since_s = (self._clock.monotonic_ns() - self._sent_ns) / 1e9
-        return max(self._pace.idle_s, self._pace.batch_s - since_s)
-
     async def _deliver(self, session: aiohttp.ClientSession) -> None:
-        """One request, and the wait after it when it has to be repeated."""
         if not (records := self._queue.take(self._request_bytes)):
             return  # it has been closed meanwhile
         body = request_of(records, resource=self._resource, scope_name=schema.SCOPE)
-        asked_s = None
-        try:
-            self._sent_ns = self._clock.monotonic_ns()
-            answer = await self._posting.send(session, body)
-            asked_s = answer.asked_s
-            failure = self._settle(answer, size_bytes=len(body))
-        except Exception as error:  # noqa: BLE001  # whatever it was, the records are still here, and streams go on
-            failure = words_of(error)
-        finally:
-            self._queue.put_back()
-            self._tell()
-        if failure is None:
-            self._failures = 0
-            return
-        if not self._failures:
-            log.info("log records wait", extra={"url": self._posting.url, "reason": failure})
-        self._failures += 1
-        self._retried += 1
-        await back_off(
-            self._pace,
-            failure_count=self._failures,
-            asked_s=asked_s,
-            jitter=self._jitter(),
-            is_flushing=self._is_flushing,
+        await self._sender.send(
+            session, body, settle=lambda answer: self._settle(answer, size_bytes=len(body)), decided=self._decided
         )
+
+    def _decided(self) -> None:
+        self._queue.put_back()
+        self._tell()
 
     def _settle(self, answer: Answer, *, size_bytes: int) -> str | None:
         """Do what the answer says; why the same must be tried again later, None when it must not."""
@@ -254,15 +233,8 @@ class LogRecords:
         if status == TOO_LARGE and self._queue.flight_count > 1:
             self._request_bytes = size_bytes // 2  # for good: the next batch would be refused just so
             return None
-        refused, said = _refused(answer.body) if 200 <= status < 300 else (None, "")
-        if refused := self._queue.settle(rejected=refused):
-            about = {"url": self._posting.url, "status": status, "records": refused, "said": shown(said, chars=200)}
+        rejected, said = refused(answer, decode_logs_response)
+        if rejected := self._queue.settle(rejected=rejected):
+            about = {"url": self._posting.url, "status": status, "records": rejected, "said": shown(said, chars=200)}
             log.warning("log records rejected", extra=about)
         return None
-
-
-def _refused(body: bytes) -> tuple[int, str]:
-    try:
-        return decode_logs_response(body, as_json=False)
-    except OtlpError:  # the status says that all was taken; the rest is decoration
-        return 0, ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ipaddress
+import logging
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -16,6 +17,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
+
+from otel.otlp_values import OtlpError
+from sidecar.clock import Clock
+
+log = logging.getLogger(__name__)
 
 ANSWER_BYTES: Final = 64 << 10
 """More of an answer is not read."""
@@ -92,6 +98,90 @@ class Post:
                 if len(said) >= ANSWER_BYTES:
                     break
             return Answer(response.status, bytes(said), retry_after_s(response.headers))
+
+
+class Sender:
+    """Posts one body after the other, and waits after one that failed. retried: requests that were repeated."""
+
+    def __init__(
+        self,
+        post: Post,
+        *,
+        what: str,
+        level: int,
+        pace: Pace,
+        clock: Clock,
+        jitter: Callable[[], float],
+        is_flushing: asyncio.Event,
+    ) -> None:
+        """what: is sent, for the log; level: that of its line when it has to wait. jitter: at random from 0 to 1."""
+        self._post = post
+        self._what = what
+        self._level = level
+        self._pace = pace
+        self._clock = clock
+        self._jitter = jitter
+        self._is_flushing = is_flushing
+        self._failures = 0
+        self._sent_ns: int | None = None
+        self.retried = 0
+
+    def linger_s(self) -> float:
+        """How long to wait for company before the next request."""
+        if self._sent_ns is None:
+            return self._pace.idle_s
+        since_s = (self._clock.monotonic_ns() - self._sent_ns) / 1e9
+        return max(self._pace.idle_s, self._pace.batch_s - since_s)
+
+    async def send(
+        self,
+        session: aiohttp.ClientSession,
+        body: bytes,
+        *,
+        settle: Callable[[Answer], str | None],
+        decided: Callable[[], None],
+    ) -> None:
+        """One request, and the wait after it when it has to be repeated.
+
+        settle: do what the answer says; why the same must be tried again later, None when it must not. decided: called
+        when all that is known of this attempt has been done, however it went.
+        """
+        asked_s = None
+        try:
+            self._sent_ns = self._clock.monotonic_ns()
+            answer = await self._post.send(session, body)
+            asked_s = answer.asked_s
+            failure = settle(answer)
+        except Exception as error:  # noqa: BLE001  # whatever it was, nothing of it is lost, and streams go on
+            failure = words_of(error)
+        finally:
+            decided()
+        if failure is None:
+            if self._failures:
+                log.info("%s flow again", self._what, extra={"url": self._post.url})
+            self._failures = 0
+            return
+        if not self._failures:
+            log.log(self._level, "%s wait", self._what, extra={"url": self._post.url, "reason": failure})
+        self._failures += 1
+        self.retried += 1
+        await back_off(
+            self._pace,
+            failure_count=self._failures,
+            asked_s=asked_s,
+            jitter=self._jitter(),
+            is_flushing=self._is_flushing,
+        )
+
+
+def refused(answer: Answer, decode: Callable[..., tuple[int, str]]) -> tuple[int | None, str]:
+    """How many of what was sent an answer refuses for good, None for all of it, and why. decode: of its body."""
+    if not 200 <= answer.status < 300:
+        return None, ""
+    try:
+        return decode(answer.body, as_json=False)
+    except OtlpError:  # the status says that all was taken; the rest is decoration
+        return 0, ""
 
 
 async def back_off(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from otel.grain import EXACT_UNIT_NS, LEFT_OUT, QUANTUM, UNIT_NS, quantised
-from otel.hop import Ending, Hop, State, Timeline
+from otel.hop import Hop, State, Timeline
 from otel.span import Span, SpanError, hop_to_span
 from sidecar.telling import accesslog
 from sidecar.telling.accesslog import MASKED, NOTHING, OFF
@@ -64,8 +63,7 @@ class _Built:
 class Records:
     """Takes records in the making with `put`, from one event loop; `run` builds the long ones.
 
-    ended: final records by ending. muted_count: those of them that were muted, and gave no span.
-    lost_count: records that could not be made.
+    muted_count: final records that were muted, and gave no span. lost_count: records that could not be made.
     """
 
     def __init__(
@@ -82,7 +80,6 @@ class Records:
         self._observing = observing
         self._error_text = error_text
         self._waiting: asyncio.Queue[tuple[Make, Mapping[str, object]]] = asyncio.Queue(WAITING)
-        self.ended: Counter[Ending] = Counter()
         self.muted_count = 0
         self.lost_count = 0
 
@@ -145,10 +142,9 @@ class Records:
         if self._exporter is not None and built.span is not None:
             self._exporter.offer(built.span)
         if built.hop.end is not None:
-            self._tell(built, built.hop.end.ending, about, is_muted=is_muted)
+            self._tell(built, about, is_muted=is_muted)
 
-    def _tell(self, built: _Built, ending: Ending, about: Mapping[str, object], *, is_muted: bool) -> None:
-        self.ended[ending] += 1
+    def _tell(self, built: _Built, about: Mapping[str, object], *, is_muted: bool) -> None:
         self.muted_count += is_muted
         if self._observing is not None:
             self._observing.observe(built.hop, built.figures)

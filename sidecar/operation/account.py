@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -55,7 +56,8 @@ class OwnAccount:
         return not self._exchanges.is_draining
 
     async def metrics(self) -> str:
-        return openmetrics(self._series())
+        """Written in a thread: with a hundred models that takes as long as a stream may feel."""
+        return await asyncio.to_thread(openmetrics, self._series())
 
     async def streams(self) -> list[dict[str, object]]:
         """The longest first."""

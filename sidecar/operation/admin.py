@@ -55,7 +55,8 @@ class Admin:
         text = await self._account.metrics()
         is_open = wants_openmetrics(",".join(request.headers.getall(hdrs.ACCEPT, ())))
         headers = {hdrs.CONTENT_TYPE: OPENMETRICS_TYPE if is_open else CONTENT_TYPE, hdrs.VARY: hdrs.ACCEPT}
-        return web.Response(body=(text if is_open else classic(text)).encode(), headers=headers)
+        shown = text if is_open else await asyncio.to_thread(classic, text)  # megabytes, and streams pass meanwhile
+        return web.Response(body=shown.encode(), headers=headers)
 
     async def _streams(self, request: web.Request) -> web.Response:
         if not _is_from_here(request):

@@ -48,7 +48,10 @@ class Crew:
             single("gapline_workers_up", "gauge", "those that run", up_count),
             single("gapline_worker_restarts_total", "counter", "workers that ended unasked", restart_count),
             single(
-                "gapline_worker_lost_exchanges_total", "counter", "exchanges that ran in a worker killed", lost_count
+                "gapline_worker_lost_exchanges_total",
+                "counter",
+                "exchanges whose record went with a worker killed",
+                lost_count,
             ),
             single(LEFT, "counter", LEFT_HELP, 0),
             single("gapline_worker_silences_total", "counter", "questions that a worker left open", self._silent_count),

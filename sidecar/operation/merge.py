@@ -22,6 +22,9 @@ GREATEST: Final = ("_info", "_oldest_seconds", "_oldest_silence_seconds", "_not_
 LEFT: Final = "gapline_export_left_total"
 LEFT_HELP: Final = "spans that a worker had when it ended: lost, or restored from the spool"
 _WAITING: Final = frozenset({"gapline_export_queue_spans", "gapline_spool_spans"})
+_NEWS: Final = "gapline_log_records_queue"
+_NEWS_LOST: Final = "gapline_log_records_lost_total"
+_NEWS_LEFT: Final = f'{_NEWS_LOST}{{reason="left"}}'
 _COUNTING: Final = frozenset({"counter", "histogram"})
 _KINDS: Final = _COUNTING | {"gauge"}
 _OF_HISTOGRAM: Final = frozenset({"_bucket", "_sum", "_count"})
@@ -88,12 +91,21 @@ def merged(expositions: Iterable[str]) -> str:
 def lasting(text: str, *, is_over: bool = False) -> str:
     """What of an exposition stays true while its process is silent: what has been counted. Raises MergeError.
 
-    is_over: it is gone, and so are the spans that waited in it.
+    is_over: it is gone, and so are the spans and the news that waited in it.
     """
-    families = list(_families(text))
+    families = _families(text)
+    if is_over:
+        _lose_news({family.name: family for family in families})
     waiting = [value for family in families if family.name in _WAITING for value in family.samples.values()]
     left = [_Family(LEFT, "counter", LEFT_HELP, {LEFT: sum(waiting)})] if waiting and is_over else []
     return _written([*(family for family in families if family.is_counting), *left])
+
+
+def _lose_news(families: dict[str, _Family]) -> None:
+    """Count as left what would have counted itself so, had its process ended in order."""
+    waiting, lost = families.get(_NEWS), families.get(_NEWS_LOST)
+    if waiting is not None and lost is not None:
+        lost.samples[_NEWS_LEFT] = lost.samples.get(_NEWS_LEFT, 0) + sum(waiting.samples.values())
 
 
 def value_of(text: str, name: str) -> float:

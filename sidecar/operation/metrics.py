@@ -128,12 +128,15 @@ def _of_exchanges(exchanges: Exchanges, now_ns: int) -> Iterator[Series]:
 
 
 def _oldest_silence_ns(exchanges: Exchanges, now_ns: int) -> int:
-    """Of what is watched. Who waits in line waits for us, and where the reader takes nothing the upstream may not
-    send."""
+    """Of what is watched. Who waits in line waits for us, who has not sent all of a request waits for himself, and
+    where the reader takes nothing the upstream may not send."""
     silences = (
-        now_ns - live.recorder.progress_ns
+        now_ns - max(live.recorder.progress_ns, live.asked_ns or 0)
         for live in exchanges.running()
-        if live.recorder.is_watched and live.queued_since_ns is None and live.recorder.blocked_since_ns is None
+        if live.recorder.is_watched
+        and live.queued_since_ns is None
+        and live.body_wait_since_ns is None
+        and live.recorder.blocked_since_ns is None
     )
     return max(silences, default=0)
 

@@ -30,7 +30,8 @@ LOOK_SHARE: Final = 50
 LAST_LOOK_S: Final = 10.0
 """A look that takes long is followed by a pause so many times as long, up to this: with a hundred models the answer has
 megabytes, and writing it every second would cost the streams of the worker a tenth of its time."""
-RUNNING: Final = "gapline_streams"
+UNRECORDED: Final = ("gapline_streams", "gapline_lingering")
+"""Exchanges that have no final record yet: those that run, and those that wait for the reader's kernel."""
 NOT_STARTED: Final = 71
 """The exit code of a worker that could not be started, as `EX_OSERR` of sysexits."""
 
@@ -59,7 +60,7 @@ class Worker:
     """One of several workers, by its number.
 
     restart_count: times that it was started again. exit_code: how it ended after `stop`, None before.
-    lost_count: exchanges that ran, as far as was known, when it was killed: their records went with it.
+    lost_count: exchanges that had no record yet, as far as was known, when it was killed: there will be none.
     has_been_up: set when it was for the first time.
     """
 
@@ -160,7 +161,7 @@ class Worker:
 
     def _lose(self) -> None:
         """It was killed, with all that ran."""
-        if (lost := round(value_of(self._last, RUNNING))) > 0:
+        if (lost := round(sum(value_of(self._last, name) for name in UNRECORDED))) > 0:
             self.lost_count += lost
             log.warning("exchanges lost with a worker", extra={"worker": self.number, "streams": lost})
 

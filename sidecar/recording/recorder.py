@@ -298,6 +298,10 @@ class Recorder:
 
     # What comes of it.
 
+    def end(self, at_ns: int) -> End:
+        """How it ended, as far as is known by then."""
+        return self._course.end(self._offset(at_ns), self._body, status=self._status, taken_count=self._taken_count)
+
     def segment(self, at_ns: int, beside: Beside = NOTHING) -> Hop:
         """An open record of what is new since the segment before it. The final one will have all of it again."""
         since_ns, now_ns = self._segment_from_ns, self._offset(at_ns)
@@ -323,8 +327,7 @@ class Recorder:
         self._is_closed = True
         if self._body is not None and self._body.request_alias is not None:
             self.asked.alias_seen(self._body.request_alias)
-        end = self._course.end(self._offset(at_ns), self._body, status=self._status, taken_count=self._taken_count)
-        return self._hop(at_ns, end, since=NO_EVENTS, blocked=self._blocks.kept(), beside=beside)
+        return self._hop(at_ns, self.end(at_ns), since=NO_EVENTS, blocked=self._blocks.kept(), beside=beside)
 
     # Inside.
 

@@ -104,10 +104,6 @@ class Dimensions:
         self.overflow_counts: Counter[str] = Counter()
         self.unfit_counts: Counter[str] = Counter()
 
-    @property
-    def overflow_count(self) -> int:
-        return self.overflow_counts.total()
-
     def of(self, fields: Fields, peer: str | None) -> tuple[tuple[str, str], ...]:
         """(name, value) in order of name; what a request does not have is left out. peer: the client's address, without
         its port."""

@@ -14,7 +14,7 @@ from otel.exposition import Series
 from otel.hop import Ending, Hop
 from sidecar.inspection.dialects import UNKNOWN, dialect_for
 from sidecar.telling.figures import GENAI_BOUNDS_S, Figures
-from sidecar.telling.measures import Histograms, Labels, Source
+from sidecar.telling.measures import Histograms, Labels, Source, flag
 
 SEMCONV: Final = ("none", "server", "client", "both")
 PER_TOKEN_BOUNDS_S: Final = (
@@ -44,7 +44,8 @@ _SPOKEN: Final = {
 }
 """By dialect, the operation and the provider; the conventions call whoever is spoken to like OpenAI `openai`."""
 _FRAMINGS: Final = ("sse", "ndjson", "json_array", "eventstream")
-_ASKED: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+_ASKED: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gapline_probe")
+"""The last is ours, and no name of the conventions: probes would pass for users."""
 _ERROR: Final = (*_ASKED, "error_type")
 _TOKENS: Final = (*_ASKED, "gen_ai_token_type")
 
@@ -126,7 +127,7 @@ class GenAi:
         """A final record, if it is of a model's answer. model, cause: as labels."""
         if not self._sides or (spoken := _spoken(hop)) is None:
             return
-        asked = (*spoken, model)
+        asked = (*spoken, model, flag(is_so=hop.exchange.is_probe))
         failure = _failure(hop, cause)
         for side in self._sides:
             side.duration.add((*asked, failure), found.duration_ns, source)

@@ -41,6 +41,11 @@ class Names:
         return OTHER
 
 
+def flag(*, is_so: bool) -> str:
+    """Yes or no as a label."""
+    return "true" if is_so else "false"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The exchange that a number is of. at_ns: when it ended, since 1970."""

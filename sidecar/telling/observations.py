@@ -18,7 +18,7 @@ from otel.hop import Ending, Hop
 from sidecar.telling import figures as summing
 from sidecar.telling.figures import BOUNDS_S, Figures
 from sidecar.telling.genai import GenAi
-from sidecar.telling.measures import Counters, Histograms, Names, Source
+from sidecar.telling.measures import Counters, Histograms, Names, Source, flag
 
 MODELS: Final = 100
 CAUSES: Final = 50
@@ -125,13 +125,13 @@ class Observations:
         is_answered = exchange.status is not None and exchange.status < 400
         model = self._models.shown(exchange.model, is_borne_out=is_answered)
         cause = self._causes.shown(found.cause, is_borne_out=True)
-        labels = (model, _flag(is_so=exchange.is_probe))
+        labels = (model, flag(is_so=exchange.is_probe))
         source = Source(hop.trace_id, hop.anchor.wall_ns + hop.moments.closed_ns)
         self._outcomes.add((hop.end.ending.value, cause, *labels), 1, source)
         for counters, value in self._totals:
             counters.add(labels, value(hop, found))
         for histograms, time in self._times:
-            histograms.add((*labels, _flag(is_so=exchange.is_stream)), time(found), source)
+            histograms.add((*labels, flag(is_so=exchange.is_stream)), time(found), source)
         self._gaps.add_many(labels, found.content_gaps, source)
         for kind, tokens in (("input", hop.usage.input_tokens), ("output", hop.usage.output_tokens)):
             if tokens is not None:
@@ -155,7 +155,3 @@ class Observations:
             ),
             *self._genai.series(),
         ]
-
-
-def _flag(*, is_so: bool) -> str:
-    return "true" if is_so else "false"

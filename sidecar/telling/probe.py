@@ -121,16 +121,14 @@ def header(value: str) -> HeaderRule:
 class ProbeRules:
     """The rules of one sidecar; a request that fits one of them is a probe."""
 
-    __slots__ = ("_agent", "_path_beginnings", "_paths", "_prompt_bytes", "_values")
+    __slots__ = ("_agent", "_path_beginnings", "_paths", "_values")
 
     def __init__(
         self,
         agents: Iterable[str] = AGENTS,
         paths: Iterable[str] = PATHS,
         headers: Iterable[HeaderRule] = HEADERS,
-        prompt_bytes: int = 0,
     ) -> None:
-        """prompt_bytes: a prompt of at most this many is one that nobody waits for; 0: size says nothing."""
         words = "|".join(map(re.escape, agents))
         self._agent = re.compile(rf"(?<![0-9A-Za-z])(?:{words})", re.IGNORECASE) if words else None
         rules = tuple(paths)
@@ -139,16 +137,13 @@ class ProbeRules:
         self._values: dict[str, set[str | None]] = {}
         for rule in headers:
             self._values.setdefault(rule.name, set()).add(rule.value)
-        self._prompt_bytes = prompt_bytes
 
-    def is_probe(self, method: str, path: str, fields: Fields, prompt_bytes: int | None = None) -> bool:
-        """Whether the request is one. prompt_bytes: the size of its prompt, None where that is not known, or not yet.
+    def is_probe(self, method: str, path: str, fields: Fields) -> bool:
+        """Whether the request is one, by its head.
 
         Paths tell only of requests without a body: whoever posts to `/ping` wants more than to see it answer.
         """
         if method in _BODILESS and self._is_probe_path(path.partition("?")[0]):
-            return True
-        if prompt_bytes is not None and 0 < prompt_bytes <= self._prompt_bytes:
             return True
         return any(self._is_probe_field(name.lower(), value) for name, value in fields)
 

@@ -69,6 +69,29 @@ class Kept:
         self.muted.append(is_muted)
 
 
+class News:
+    """Takes what is told of running streams as `LogRecords` does."""
+
+    def __init__(self):
+        self.told = []
+
+    def stalled(self, glance, at_wall_ns):
+        self._take("stalled", glance)
+
+    def resumed(self, glance, at_wall_ns):
+        self._take("resumed", glance)
+
+    def closed(self, glance, at_wall_ns):
+        self._take("closed", glance)
+
+    def open(self, glances, at_wall_ns):
+        for glance in glances:
+            self._take("open", glance)
+
+    def _take(self, moment, glance):
+        self.told.append((moment, glance["silent_s"], glance["is_stalled"], glance.get("ending")))
+
+
 class Memory:
     """A process that uses what the test says; some of it is given back when it is asked to."""
 
@@ -93,6 +116,7 @@ class Bench:
         self.clock = FakeClock(monotonic_ns=1_000 * MS)
         self.kept = Kept()
         self.memory = Memory()
+        self.news = News()
         self.stopped = []
         self.exchanges = Exchanges(
             self.clock,
@@ -102,6 +126,8 @@ class Bench:
             overload=Overload(Memory.LIMIT_BYTES),
             used_bytes=lambda: self.memory.used_bytes,
             trim=self.memory.trim,
+            telling=self.news,
+            heartbeat_ns=5_000 * MS,
         )
 
     def begin(self):
@@ -267,6 +293,33 @@ async def test_a_silence_is_told_in_the_log_at_its_onset_and_when_it_is_over(ben
     assert (told.hop, told.request_id, told.phase, told.is_blocked) == ("gateway", "r", "events", False)
 
 
+async def test_what_collects_news_is_told_of_a_stall_of_what_runs_on_and_how_it_ended(bench):
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    live.connection.acked_bytes = live.writer.output_size
+    bench.pass_ms(6_000)
+    bench.answer(live, HELLO)
+    live.connection.acked_bytes = live.writer.output_size
+    bench.pass_ms(1_000)
+    bench.end(live)
+
+    assert bench.news.told == [
+        ("stalled", 2.0, True, None),
+        ("open", 5.0, True, None),
+        ("resumed", 6.0, False, None),
+        ("closed", 1.0, False, "missing_terminal"),
+    ]
+
+
+async def test_of_what_was_never_told_no_end_is_told(bench):
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    bench.pass_ms(1_000)
+    bench.end(live)
+
+    assert bench.news.told == []
+
+
 async def test_who_waits_in_line_is_no_stalled_stream(bench, caplog):
     live = bench.begin()
     live.queued_since_ns = bench.clock.monotonic_ns()
@@ -284,6 +337,14 @@ async def test_an_answer_that_does_not_come_is_a_silence_too(bench):
     bench.pass_ms(3_000)
 
     assert [hop.moments.closed_ns // MS for hop in bench.kept.hops] == [3_000]
+
+
+async def test_the_line_of_a_stall_says_whether_it_is_a_probe(bench, caplog):
+    live = bench.begin()
+    bench.answer(live, HELLO)
+    bench.pass_ms(3_000)
+
+    assert [(line.message, line.probe) for line in caplog.records] == [("stream stalled", False)]
 
 
 async def test_lag_stands_in_the_record_of_what_it_held_up(bench):

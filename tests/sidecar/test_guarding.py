@@ -75,6 +75,17 @@ def test_at_301_s_its_limit_has_passed(has_head):
     assert bench.counts == {("first_event_timeout", "enforced"): 1}
 
 
+def test_a_line_in_the_log_says_of_what_it_was(caplog):
+    caplog.set_level(logging.INFO)
+    bench = Bench(mode=Mode.OBSERVE, path=f"{CHAT}?key=secret")
+    bench.pass_s(301)
+
+    (line,) = caplog.records
+    assert line.message == "guard would have ended the stream"
+    assert (line.cause, line.hop, line.request_id, line.trace_id) == ("first_event_timeout", "hop", "r", "1" * 32)
+    assert (line.model, line.path, line.probe) == ("m", CHAT, False)
+
+
 def test_observed_it_is_counted_once_and_nothing_ends():
     bench = Bench(mode=Mode.OBSERVE)
     bench.answered()

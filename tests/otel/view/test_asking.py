@@ -24,7 +24,7 @@ def a_peer(url: str, *, token: str = "") -> Peer:
 async def asked(aiohttp_server):
     """Ask a server that answers everything with one response."""
 
-    async def start(response: web.Response, *, token: str = ""):
+    async def start(response: web.Response, *, token: str = "", if_missing: str | None = None):
         async def answer(request: web.Request) -> web.Response:
             seen.append(request)
             return response
@@ -32,7 +32,8 @@ async def asked(aiohttp_server):
         app = web.Application()
         app.router.add_get("/{any:.*}", answer)
         server = await aiohttp_server(app)
-        return await ask(a_peer(f"http://127.0.0.1:{server.port}", token=token), "/streams?x=%2F", timeout_s=2)
+        peer = a_peer(f"http://127.0.0.1:{server.port}", token=token)
+        return await ask(peer, "/streams?x=%2F", timeout_s=2, if_missing=if_missing)
 
     seen: list[web.Request] = []
     start.seen = seen
@@ -63,7 +64,7 @@ def failed(status: int, kind: str = "x", message: str = "what it says") -> web.R
             "wants callers on its own machine (403): run this there.",
         ),
         (lambda: failed(403), NO_ANSWER, "It says: what it says."),
-        (lambda: failed(404, "not_found"), NOT_FOUND, "what it says"),
+        (lambda: failed(404, "not_found"), NO_ANSWER, "answered 404 and not as a gapline sidecar does"),
         (lambda: failed(400), USAGE, "what it says"),
         (lambda: failed(503), NO_ANSWER, "cannot answer now (503): what it says"),
         (lambda: web.Response(text="hello"), NO_ANSWER, "answered 200 and not as a gapline sidecar does"),
@@ -76,6 +77,12 @@ async def test_what_is_no_answer_is_one_sentence_and_a_code(asked, response, cod
         await asked(response())
     assert caught.value.code == code
     assert said in str(caught.value)
+
+
+async def test_what_may_be_missing_is_told_with_what_to_try(asked):
+    with pytest.raises(NoAnswerError, match=r"what it says \(the sidecar at .*\)\. Try another\.") as caught:
+        await asked(failed(404, "not_found"), if_missing="Try another.")
+    assert caught.value.code == NOT_FOUND
 
 
 async def test_a_refused_token_is_told_apart_from_none(asked):

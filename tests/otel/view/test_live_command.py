@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
@@ -31,13 +32,18 @@ class Peer:
         self.url = ""
         self.asked: list[str] = []
         self.replies: list[object] = []
+        self.answer: Callable[[web.Request], Awaitable[web.Response]] | None = None
 
     async def live(self, request: web.Request) -> web.Response:
         self.asked.append(request.raw_path)
+        if self.answer is not None:
+            return await self.answer(request)
         return web.json_response(self.replies.pop(0) if self.replies else an_answer(STALLED, STREAM))
 
     async def streams(self, request: web.Request) -> web.Response:
         self.asked.append(request.raw_path)
+        if self.answer is not None:
+            return await self.answer(request)
         return web.json_response({"streams": [OWN, OWN | {"request_id": "stuck", "silent_s": 9.5}]})
 
 
@@ -71,7 +77,33 @@ async def test_a_collector_is_asked_and_its_answer_shown(peer, capsys):
 async def test_the_question_is_handed_on(peer, capsys):
     assert await run("--stalled", "--min-silence", "1m", "--limit", "5") == 0
     assert peer.asked == ["/api/live?limit=5&stalled=true&min_silence=60"]
-    assert "stalled, silent for 60 s or more" in capsys.readouterr().out.replace("\n", " ")
+    assert "stalled, silent for 1 min or more" in capsys.readouterr().out.replace("\n", " ")
+
+
+async def test_what_to_ask_next_names_the_collector_that_was_named(peer, capsys):
+    assert await run("--collector", peer.url, "--width", "140") == 0
+    assert f"`gapline why REQUEST_ID --collector {peer.url}`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("of", ["sidecar", "collector"])
+async def test_who_has_no_such_list_is_not_who_was_meant(peer, capsys, monkeypatch, of):
+    missing = {"error": {"type": "not_found", "message": "404: Not Found"}}
+
+    async def nothing(_request: web.Request) -> web.Response:
+        return web.json_response(missing, status=404)
+
+    monkeypatch.setattr(peer, "answer", nothing)
+    assert await run(f"--{of}", peer.url) == 3
+    assert f"answered 404 and not as a gapline {of} does; is the URL right?" in capsys.readouterr().err
+
+
+async def test_an_answer_that_is_nested_too_deeply_is_not_shown(peer, capsys, monkeypatch):
+    async def deep(_request: web.Request) -> web.Response:
+        return web.Response(body=b'{"streams":' + b"[" * 1_000 + b"]" * 1_000 + b"}", content_type="application/json")
+
+    monkeypatch.setattr(peer, "answer", deep)
+    assert await run("--json") == 1
+    assert "nested too deeply" in capsys.readouterr().err
 
 
 async def test_a_sidecar_is_asked_for_its_own(peer, capsys):
@@ -159,6 +191,8 @@ async def test_a_watch_on_a_terminal_leaves_it_as_it_was(peer, number, code):
     first = drawn[1].split("\x1b[H")[1]
     assert first.count("\n") < 24
     assert "… " in first
+    wiped = drawn[1].count("\x1b[K")  # before a line is drawn, or the last cell of a full one would go with it
+    assert wiped == len(re.findall(r"(?:\n|\x1b\[H)\x1b\[K", drawn[1]))
     assert "stuck" in drawn[1]
 
 

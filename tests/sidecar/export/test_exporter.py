@@ -196,7 +196,7 @@ class TestTryAgainLater:
         assert receiver.has == [1]
 
     async def test_a_receiver_absent_for_a_while_loses_nothing(self, caplog):
-        caplog.set_level(logging.INFO, "sidecar.export.exporter")
+        caplog.set_level(logging.INFO, "sidecar.export.posting")
         async with serving(Receiver()) as gone:
             port = int(gone.url.rpartition(":")[2])
         async with running(an_exporter(gone.url)) as exporter:

@@ -160,13 +160,28 @@ async def test_the_end_is_told_of_what_was_told_of_before_and_of_nothing_else(re
 
 async def test_a_heartbeat_says_whether_the_stream_is_stalled(receiver, logs):
     logs.stalled(a_look(1), WALL_NS)
-    logs.open([a_look(1), a_look(2)], WALL_NS + 1)
+    logs.open([a_look(1, is_stalled=True), a_look(2)], WALL_NS + 1)
     assert await logs.flush(2)
     assert [(glance.request_id, glance.is_stalled) for glance in receiver.has] == [
         ("req-1", True),
         ("req-1", True),
         ("req-2", False),
     ]
+
+
+async def test_what_was_told_while_nothing_could_be_sent_leaves_no_stall_behind(receiver):
+    clock = FakeClock()
+    async with running(log_records(receiver.url, clock=clock)) as logs:
+        logs.stalled(a_look(1), WALL_NS)
+        assert await logs.flush(2)
+        receiver.script += [404]
+        logs.stalled(a_look(2), WALL_NS)
+        assert await logs.flush(2)
+        logs.resumed(a_look(1), WALL_NS + 1)
+        clock.advance(601_000_000_000)
+        logs.open([a_look(1, is_stalled=False)], WALL_NS + 2)
+        assert await logs.flush(2)
+    assert [(glance.moment.name, glance.is_stalled) for glance in receiver.has] == [("STALLED", True), ("OPEN", False)]
 
 
 async def test_a_collector_shows_what_is_open(logs):
@@ -197,6 +212,15 @@ async def test_what_may_be_tried_again_is(receiver, logs, status):
     assert await logs.flush(2)
     assert receiver.told == [("stalled", "req-1")]
     assert (logs.counters.retried, lost(logs)) == (2, {})
+
+
+async def test_a_receiver_that_was_absent_is_told_of_once_and_that_it_is_back(receiver, logs, caplog):
+    caplog.set_level(logging.INFO, "sidecar.export.posting")
+    receiver.script += [503, 503]
+    logs.stalled(a_look(), WALL_NS)
+    assert await logs.flush(2)
+    assert [record.message for record in caplog.records] == ["log records wait", "log records flow again"]
+    assert {record.url for record in caplog.records} == {f"{receiver.url}/v1/logs"}
 
 
 @pytest.mark.parametrize("status", [404, 405, 415, 501])

@@ -1,4 +1,5 @@
 import logging
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,21 @@ class Shelf:
         return True
 
 
+class Observed:
+    """What was given to be counted and measured."""
+
+    def __init__(self):
+        self.hops = []
+
+    def observe(self, hop, figures=None):
+        assert figures == module.figures(hop)
+        self.hops.append(hop)
+
+    @property
+    def ended(self):
+        return Counter(hop.end.ending for hop in self.hops)
+
+
 def recorder(*, event_count=0, gap_ns=20_000_000) -> Recorder:
     found = Recorder(
         Asked(
@@ -50,12 +66,13 @@ def put(records, found, *, at_ns=10**9):
 
 def test_a_short_record_is_with_the_exporter_at_once():
     shelf = Shelf()
-    records = Records(shelf, is_exact=False)
+    observed = Observed()
+    records = Records(shelf, is_exact=False, observing=observed)
     put(records, recorder(event_count=2))
 
     (hop,) = map(span_to_hop, shelf.spans)
     assert (hop.state, hop.timeline.unit_ns) == (State.FINAL, 100_000)
-    assert records.ended == {Ending.MISSING_TERMINAL: 1}
+    assert observed.ended == {Ending.MISSING_TERMINAL: 1}
 
 
 async def test_a_long_record_is_built_apart_and_waited_for(running):
@@ -72,20 +89,22 @@ async def test_a_long_record_is_built_apart_and_waited_for(running):
 
 
 def test_without_an_exporter_endings_are_counted_all_the_same():
-    records = Records(None, is_exact=False)
+    observed = Observed()
+    records = Records(None, is_exact=False, observing=observed)
     put(records, recorder())
 
-    assert records.ended == {Ending.MISSING_TERMINAL: 1}
+    assert observed.ended == {Ending.MISSING_TERMINAL: 1}
 
 
 def test_a_segment_is_no_ending():
     shelf = Shelf()
-    records = Records(shelf, is_exact=False)
+    observed = Observed()
+    records = Records(shelf, is_exact=False, observing=observed)
     hop = recorder(event_count=1).segment(10**9)
     records.put(lambda: hop, event_count=1)
 
     assert span_to_hop(shelf.spans[0]).state is State.OPEN
-    assert records.ended == {}
+    assert observed.ended == {}
 
 
 def test_one_line_for_each_exchange_always_with_the_same_keys(caplog):
@@ -105,10 +124,11 @@ def test_one_line_for_each_exchange_always_with_the_same_keys(caplog):
 def test_a_line_that_nobody_wants_is_not_made(caplog, monkeypatch):
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(accesslog, "line", lambda *_, **__: 1 / 0)
-    records = Records(None, is_exact=False)
+    observed = Observed()
+    records = Records(None, is_exact=False, observing=observed)
     put(records, recorder())
 
-    assert (records.lost_count, records.ended) == (0, {Ending.MISSING_TERMINAL: 1})
+    assert (records.lost_count, observed.ended) == (0, {Ending.MISSING_TERMINAL: 1})
 
 
 def test_a_line_at_the_start_when_it_is_told(caplog):
@@ -120,17 +140,6 @@ def test_a_line_at_the_start_when_it_is_told(caplog):
     (line, loss) = caplog.records
     assert (line.message, line.request_id, line.listener) == ("exchange started", "r", "listen")
     assert (loss.message, records.lost_count) == ("record lost", 1)
-
-
-class Observed:
-    """What was given to be counted and measured."""
-
-    def __init__(self):
-        self.hops = []
-
-    def observe(self, hop, figures=None):
-        assert figures == module.figures(hop)
-        self.hops.append(hop)
 
 
 async def test_every_final_record_is_measured_once_also_muted_and_long_ones(running, caplog):
@@ -200,13 +209,14 @@ def test_the_line_says_how_it_broke_off_and_how_soon_the_upstream_was_told(caplo
 def test_a_muted_record_is_told_and_counted_and_gives_no_span(caplog):
     caplog.set_level(logging.INFO)
     shelf = Shelf()
-    records = Records(shelf, is_exact=False)
+    observed = Observed()
+    records = Records(shelf, is_exact=False, observing=observed)
     found = recorder(event_count=LONG_EVENTS)
     found.mute()
     records.put(lambda: found.close(10**11), event_count=found.event_count, is_muted=True)
     put(records, recorder())
 
-    assert (records.muted_count, records.ended, len(shelf.spans)) == (
+    assert (records.muted_count, observed.ended, len(shelf.spans)) == (
         1,
         {Ending.COMPLETE: 1, Ending.MISSING_TERMINAL: 1},
         1,

@@ -1,6 +1,8 @@
 import asyncio
 import json
+import threading
 
+from otel.exposition import series
 from otel.hop import Ending
 from sidecar.operation.account import OwnAccount
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
@@ -115,3 +117,20 @@ async def test_a_reload_loads_the_certificate_where_there_is_one():
         await OwnAccount(clock=None, exchanges=None, series=list, tls=each).reload()
 
     assert tls.reloads == 1
+
+
+async def test_metrics_are_written_beside_the_event_loop():
+    goes_on = threading.Event()
+
+    class Slow(dict[str, str]):
+        """Labels that take a long time to be written."""
+
+        def items(self):
+            assert goes_on.wait(2), "the event loop waits for what is written"
+            return super().items()
+
+    found = [series("gapline_x", "gauge", "x", [(Slow(a="b"), 1)])]
+    asking = asyncio.ensure_future(OwnAccount(clock=None, exchanges=None, series=lambda: found, tls=None).metrics())
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert 'gapline_x{a="b"} 1' in await asking

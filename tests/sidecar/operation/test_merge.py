@@ -192,3 +192,18 @@ def test_any_text_gives_a_text_or_that_error(text):
     except MergeError:
         return
     assert merged([found]) == found
+
+
+def test_news_that_waited_in_a_worker_that_is_gone_are_lost():
+    found = [
+        series("gapline_log_records_offered_total", "counter", "h", [({}, 9)]),
+        series("gapline_log_records_lost_total", "counter", "h", [({"reason": each}, 1) for each in ("full", "left")]),
+        series("gapline_log_records_queue", "gauge", "h", [({}, 3)]),
+    ]
+    text = openmetrics(found)
+
+    assert 'lost_total{reason="left"} 1\n' in lasting(text)
+    gone = lasting(text, is_over=True)
+    assert 'lost_total{reason="left"} 4\n' in gone
+    assert 'lost_total{reason="full"} 1\n' in gone
+    assert "queue" not in gone

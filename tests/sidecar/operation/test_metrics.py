@@ -122,6 +122,22 @@ async def test_the_oldest_silence_is_that_of_the_upstream_which_has_been_silent_
     assert during[name] == 7.5
 
 
+async def test_who_has_not_sent_all_of_a_request_does_not_wait_for_the_upstream():
+    clock = FakeClock()
+    async with upstream() as up, sidecar(up.url, clock=clock) as proxy:
+        _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf")
+        async with asyncio.timeout(5):
+            while not [live for live in proxy.sidecar.exchanges.running() if live.body_wait_since_ns is not None]:
+                await asyncio.sleep(0.005)
+        clock.advance(7_500_000_000)
+        during = await numbers(proxy)
+        writer.close()
+
+    assert during["gapline_streams"] == 1
+    assert during["gapline_oldest_silence_seconds"] == 0
+
+
 class FakeExporter:
     counters = Counters(
         offered=9,

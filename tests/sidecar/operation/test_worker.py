@@ -78,7 +78,7 @@ class FakeProcess:
 
     async def metrics(self):
         counted = single("a_total", "counter", "h", self.count), single("gapline_streams", "gauge", "h", 2)
-        return openmetrics(counted)
+        return openmetrics([*counted, single("gapline_lingering", "gauge", "h", 1)])
 
     async def switch_passthrough(self, *, is_on):
         self.is_on = is_on
@@ -253,7 +253,7 @@ async def test_what_a_worker_had_counted_stays_when_it_is_gone():
     assert "streams" not in left
 
 
-@pytest.mark.parametrize(("code", "lost_count"), [(-signal.SIGKILL, 2), (1, 0), (0, 0)])
+@pytest.mark.parametrize(("code", "lost_count"), [(-signal.SIGKILL, 3), (1, 0), (0, 0)])
 async def test_what_ran_in_a_worker_that_was_killed_is_counted_as_lost(monkeypatch, code, lost_count):
     monkeypatch.setattr(module, "LOOK_S", 0.001)
     async with Stage().running() as stage:

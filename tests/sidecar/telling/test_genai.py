@@ -11,7 +11,12 @@ from sidecar.telling.genai import GenAi
 from sidecar.telling.measures import Source
 from tests.support.builders import a_hop, a_timeline, hops
 
-CHAT = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "openai", "gen_ai_request_model": "m"}
+CHAT = {
+    "gen_ai_operation_name": "chat",
+    "gen_ai_provider_name": "openai",
+    "gen_ai_request_model": "m",
+    "gapline_probe": "false",
+}
 SERVER = ["request_duration_seconds", "time_to_first_token_seconds", "time_per_output_token_seconds"]
 CLIENT = [
     "operation_duration_seconds",
@@ -71,6 +76,16 @@ def test_an_answer_is_measured_as_its_client_would():
     assert (sum(gaps.counts), gaps.sum) == (2, 2.0)
     tokens = {labels["gen_ai_token_type"]: value.sum for labels, value in found["client_token_usage"]}
     assert tokens == {"input": 9.0, "output": 11.0}
+
+
+@pytest.mark.parametrize("is_probe", [False, True])
+def test_a_probe_is_labelled_in_every_measure(is_probe):
+    hop = a_hop(timeline=a_timeline((0.5, 1.0, 1.5, 1.6)), usage=Usage(input_tokens=9, output_tokens=11))
+    found = observed("both", with_exchange(hop, is_probe=is_probe))
+
+    told = {labels["gapline_probe"] for samples in found.values() for labels, _ in samples}
+    assert all(found.values())
+    assert told == {"true" if is_probe else "false"}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ from sidecar.telling.words import WORDS
         "stream idle timeout: no data for 30s, 184 bytes read",
         "Please reduce the length of the messages; it isn't allowed.",
         "HTTP/1.1 502 Bad Gateway",
+        "no healthy upstream",
+        "Slow Down: A sudden increase in your request rate is impacting service reliability.",
+        "request was evicted due to preemption",
+        "You exceeded your current quota, please check your plan and billing details.",
+        "model runner has unexpectedly stopped, this may be due to resource limitations",
     ],
 )
 def test_what_is_only_about_the_failure_stays_whole(text):

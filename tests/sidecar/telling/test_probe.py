@@ -89,12 +89,6 @@ def test_fields_that_only_probes_have_make_one(fields, is_one: bool):
     assert SHIPPED.is_probe("POST", CHAT, fields) is is_one
 
 
-@pytest.mark.parametrize(("size", "is_one"), [(None, False), (0, False), (1, True), (16, True), (17, False)])
-def test_a_prompt_that_small_is_nobodys_where_that_is_said(size: int | None, is_one: bool):
-    assert ProbeRules(prompt_bytes=16).is_probe("POST", CHAT, [], size) is is_one
-    assert not SHIPPED.is_probe("POST", CHAT, [], size)
-
-
 def test_rules_of_ones_own_are_in_place_of_the_shipped_ones():
     own = ProbeRules(
         [probe.agent("our-canary")], [probe.path("/up"), probe.path("/sys/*")], [probe.header("X-Canary=1")]
@@ -110,7 +104,7 @@ def test_rules_of_ones_own_are_in_place_of_the_shipped_ones():
 
 def test_without_rules_nothing_is_one():
     none = ProbeRules((), (), ())
-    assert not none.is_probe("GET", "/healthz", [("User-Agent", "kube-probe/1.29"), ("X-Gapline-Probe", "1")], 1)
+    assert not none.is_probe("GET", "/healthz", [("User-Agent", "kube-probe/1.29"), ("X-Gapline-Probe", "1")])
 
 
 def test_the_shipped_rules_are_as_options_could_be():
