@@ -50,7 +50,8 @@ class Asked:
     ) -> None:
         self.identity = identity
         self.method = method
-        self.path = path.partition("?")[0].encode("ascii", "replace").decode()[:PATH_CHARS]
+        bare = path.partition("?")[0].partition("#")[0]  # a fragment has no place in a target, and may be as private
+        self.path = bare.encode("ascii", "replace").decode()[:PATH_CHARS]
         self.size_bytes = 0
         self.failure_count = 0
         self._caller = caller

@@ -18,11 +18,15 @@ from otel.hop import Ending, Hop
 from sidecar.telling import figures as summing
 from sidecar.telling.figures import BOUNDS_S, Figures
 from sidecar.telling.genai import GenAi
-from sidecar.telling.measures import Counters, Histograms, Names, Source, flag
+from sidecar.telling.measures import OTHER, Counters, Histograms, Names, Source, flag
 
 MODELS: Final = 100
 CAUSES: Final = 50
 """Names with a place of their own. A sidecar sees some ten of each; a model costs about a hundred samples."""
+
+PAIRS: Final = 1_000
+"""Pairs of a model and a cause with a place of their own. There could be some 5,000, made up by callers and upstreams
+together, and they would come to half a million samples."""
 
 _NANO: Final = 10**9
 _ASKED: Final = ("model", "probe")
@@ -92,6 +96,8 @@ class Observations:
         """semconv: which names of OpenTelemetry's GenAI conventions are shown too: none, server, client or both."""
         self._models = Names(MODELS)
         self._causes = Names(CAUSES)
+        self._pairs: set[tuple[str, str]] = set()
+        self._pairs_over_count = 0
         self._outcomes = Counters(
             "gapline_exchanges_total",
             "exchanges that ended: how (only `complete` is as it should be), by which cause where there is more to say "
@@ -124,7 +130,7 @@ class Observations:
         exchange = hop.exchange
         is_answered = exchange.status is not None and exchange.status < 400
         model = self._models.shown(exchange.model, is_borne_out=is_answered)
-        cause = self._causes.shown(found.cause, is_borne_out=True)
+        cause = self._cause(found.cause, model)
         labels = (model, flag(is_so=exchange.is_probe))
         source = Source(hop.trace_id, hop.anchor.wall_ns + hop.moments.closed_ns)
         self._outcomes.add((hop.end.ending.value, cause, *labels), 1, source)
@@ -138,9 +144,22 @@ class Observations:
                 self._tokens.add((kind, *labels), tokens)
         self._genai.observe(hop, found, source, model=model, cause=cause)
 
+    def _cause(self, name: str | None, model: str) -> str:
+        cause = self._causes.shown(name, is_borne_out=True)
+        if cause in {"", OTHER} or (model, cause) in self._pairs:
+            return cause
+        if len(self._pairs) >= PAIRS:
+            self._pairs_over_count += 1
+            return OTHER
+        self._pairs.add((model, cause))
+        return cause
+
     def series(self) -> list[Series]:
         """All of it, to be shown."""
-        over = (("model", self._models), ("cause", self._causes))
+        over = (
+            ("model", self._models.over_count),
+            ("cause", self._causes.over_count + self._pairs_over_count),
+        )
         return [
             self._outcomes.series(),
             *(histograms.series() for histograms, _ in self._times),
@@ -151,7 +170,7 @@ class Observations:
                 "gapline_labels_over_total",
                 "counter",
                 "exchanges counted under `other`, as there were too many names for that label",
-                [({"label": label}, names.over_count) for label, names in over],
+                [({"label": label}, over_count) for label, over_count in over],
             ),
             *self._genai.series(),
         ]

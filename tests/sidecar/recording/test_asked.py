@@ -19,7 +19,12 @@ def facts(found):
 
 @pytest.mark.parametrize(
     ("path", "shown"),
-    [("/a?secret=1", "/a"), ("/ä\udcff?x", "/??"), ("/" + "a" * 999, ("/" + "a" * 999)[:PATH_CHARS])],
+    [
+        ("/a?secret=1", "/a"),
+        ("/a#secret", "/a"),
+        ("/ä\udcff?x", "/??"),
+        ("/" + "a" * 999, ("/" + "a" * 999)[:PATH_CHARS]),
+    ],
 )
 def test_a_path_is_kept_short_plain_and_without_its_query(path, shown):
     assert asked(path=path).path == shown

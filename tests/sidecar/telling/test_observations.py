@@ -11,7 +11,7 @@ from otel.hop import End, Ending, Phase, Side, State, Usage
 from sidecar.operation.merge import merged
 from sidecar.telling.accesslog import line
 from sidecar.telling.figures import figures
-from sidecar.telling.observations import CAUSES, MODELS, Observations
+from sidecar.telling.observations import CAUSES, MODELS, PAIRS, Observations
 from tests.support.builders import a_hop, a_timeline, hops
 
 TOTALS = {
@@ -53,6 +53,23 @@ def samples(observations):
         for each in observations.series()
         for labels, value in each.samples
     }
+
+
+def test_many_models_with_many_causes_each_have_only_so_many_places():
+    hop = a_hop()
+    observations = observed(
+        *(
+            with_exchange(hop, model=f"m{model}", error_type=f"c{cause}", status=200)
+            for model in range(MODELS)
+            for cause in range(CAUSES)
+        )
+    )
+    counts = exchange_counts(observations)
+
+    assert len({key for key, count in counts.items() if count}) <= PAIRS + MODELS
+    assert sum(counts.values()) == MODELS * CAUSES
+    (over,) = [each for each in observations.series() if each.name == "gapline_labels_over_total"]
+    assert {labels["label"]: count for labels, count in over.samples}["cause"] == MODELS * CAUSES - PAIRS
 
 
 def exchange_counts(observations):
