@@ -300,7 +300,7 @@ def http_url(value: str) -> str:
 
 MOST_SECONDS: Final = 10_000 * 86400.0
 """More is a mistyped number, and would not fit what counts nanoseconds."""
-_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?\Z")
+_SECONDS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?\Z")
 _SECONDS_SHOWN: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _SECONDS_IN: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -315,7 +315,7 @@ def seconds(value: str) -> float:
 
 
 _BYTES_SHOWN: Final = {"G": 1 << 30, "M": 1 << 20, "K": 1 << 10}
-_BYTES: Final = re.compile(r"(\d+)(?:([KMG])i?)?B?\Z", re.IGNORECASE)
+_BYTES: Final = re.compile(r"([0-9]+)(?:([KMG])i?)?B?\Z", re.IGNORECASE)
 
 
 def size_bytes(value: str) -> int:

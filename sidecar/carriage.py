@@ -25,6 +25,7 @@ from sidecar.delivery import Delivery, Head
 from sidecar.downstream.door import Door
 from sidecar.failures import (
     BAD_FRAMING,
+    BROKE_OFF,
     DRAINING,
     NO_PLACE,
     OUR_FAULT,
@@ -48,8 +49,6 @@ from sidecar.upstream import Answer, BrokenOff, Cut, Piece
 
 log = logging.getLogger(__name__)
 
-UPGRADE_REQUIRED: Final = 426
-"""The one answer whose Upgrade field is not for us (RFC 9110, 15.5.22)."""
 LOST: Final = Stop(Ending.LOST)
 
 
@@ -238,6 +237,8 @@ class Carriage:
         if self._route.exchanges.is_overloaded or self._question.is_body_in_doubt:
             delivery.response.may_go_on = False
         if not delivery.begin(Head(answer.status, answer.reason, self._answered(answer))):
+            self._upstream_ended(answer, is_clean=True)
+            self._upstream_ended(answer, is_clean=True)
             return await self._refuse(upstream_said(answer.status, headers.value_of(answer.fields, "content-type")))
         try:
             is_whole = await self._stream(answer)
@@ -269,17 +270,10 @@ class Carriage:
 
     def _answered(self, answer: Answer) -> list[tuple[str, str]]:
         """The fields of the upstream's head, and the request id where that had none."""
-        fields = headers.end_to_end(answer.fields)
-        names = {name.lower() for name, _ in fields}
-        for name, value in fields:
+        for name, value in headers.end_to_end(answer.fields):
             if name.lower() in self._route.id_headers:
                 self._live.recorder.asked.alias_seen(value)
-        if self._id_field.name.lower() not in names:
-            fields.append((self._id_field.name, self._id_field.value))
-        if answer.status == UPGRADE_REQUIRED:
-            wanted = [(name, value) for name, value in answer.fields if name.lower() == "upgrade"]
-            fields += [("Connection", "Upgrade"), *wanted]
-        return fields
+        return headers.answered(answer.fields, answer.status, request_id=(self._id_field.name, self._id_field.value))
 
     async def _stream(self, answer: Answer) -> bool:
         """Pass the body on; whether it may look whole. Raises _Early where the answer is one of our own instead."""
@@ -313,7 +307,10 @@ class Carriage:
 
     def _ended(self, answer: Answer) -> bool:
         recorder, guard = self._live.recorder, self._route.guard
-        self._upstream_ended(answer, is_clean=True)
+        is_proven = answer.is_delimited or not recorder.lacks_end  # by its close alone no end is, and our last chunk is
+        self._upstream_ended(answer, is_clean=is_proven or not self._delivery.is_holding)
+        if self._delivery.is_holding and not is_proven:
+            raise _Early(BROKE_OFF)
         if self._delivery.is_holding:
             self._decide(self._delivery.hold_ended())
         if not recorder.lacks_end:
@@ -322,7 +319,7 @@ class Carriage:
         if is_error and guard.fired(recorder, MISSING_TERMINAL):
             self._delivery.complain(guard.complaint(MISSING_TERMINAL), self._guarded.dialect)
             return False
-        return answer.is_delimited  # the end of a connection proves nothing, and as our last chunk it would
+        return is_proven
 
     def _upstream_ended(self, answer: Answer, *, is_clean: bool, cut: Cut | None = None) -> None:
         at_ns = answer.ended_at_ns or self._clock.monotonic_ns()

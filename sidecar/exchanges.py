@@ -239,8 +239,8 @@ class Exchanges:
         progress_ns = live.recorder.progress_ns
         if live.stalled_since_ns not in {None, progress_ns}:
             self._tell_stall_over(live, progress_ns, goes_on=True)
-        if not live.recorder.is_watched or live.queued_since_ns is not None:  # who waits in line waits for us
-            return
+        if not live.recorder.is_watched or live.queued_since_ns is not None or live.body_wait_since_ns is not None:
+            return  # who waits in line waits for us, and who owes its body waits for nobody
         if live.stall_since_ns != progress_ns:
             live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._limits.stall_after_ns
         if at_ns < live.stall_due_ns:

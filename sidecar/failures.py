@@ -143,7 +143,9 @@ def upstream_said(status: int, content_type: str | None) -> Failure:
     kind = headers.essence_of(content_type)
     shown = f" with {kind}" if _MEDIA_TYPE.fullmatch(kind) else ""
     said = f"the upstream answered {status}{shown}, after a stream was begun for it"
-    return Failure(status if status >= BAD_STATUS else BROKE_OFF.status, "upstream_status", said)
+    if status >= BAD_STATUS:
+        return Failure(status, "upstream_status", said)
+    return Failure(BROKE_OFF.status, "upstream_status", said, Ending.REJECTED)
 
 
 def refusal_of(method: str, version: tuple[int, int], fields: headers.Fields) -> Failure | None:

@@ -31,10 +31,25 @@ NEVER_NAMED: Final = frozenset({"authorization", "content-length", "content-type
 """Fields that the Connection field cannot have removed: without them the message is another one."""
 
 
+UPGRADE_REQUIRED: Final = 426
+"""The one answer whose Upgrade field is not for us (RFC 9110, 15.5.22)."""
+
+
 def end_to_end(fields: Fields) -> list[tuple[str, str]]:
     """The fields that go on to the next hop: all but those of this connection and those that Connection names."""
     dropped = HOP_BY_HOP | (connection_options(fields) - NEVER_NAMED)
     return [(name, value) for name, value in fields if name.lower() not in dropped]
+
+
+def answered(fields: Fields, status: int, *, request_id: tuple[str, str]) -> list[tuple[str, str]]:
+    """The fields of an answer as its reader gets them. request_id: the field that is put in where they have none."""
+    passed = end_to_end(fields)
+    if all(name.lower() != request_id[0].lower() for name, _ in passed):
+        passed.append(request_id)
+    if status == UPGRADE_REQUIRED:
+        wanted = [(name, value) for name, value in fields if name.lower() == "upgrade"]
+        passed += [("Connection", "Upgrade"), *wanted]
+    return passed
 
 
 def connection_options(fields: Fields) -> frozenset[str]:

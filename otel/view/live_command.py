@@ -33,7 +33,8 @@ _ENTER: Final = "\x1b[?1049h\x1b[?25l"
 """The terminal's other screen, without a cursor: what stood there before comes back at the end."""
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
-_TERMINATED: Final = 128 + signal.SIGTERM
+_BY_SIGNAL: Final = 128
+"""And its number: how shells tell what ended a program."""
 
 
 def live(argv: Sequence[str]) -> int:
@@ -159,16 +160,17 @@ def _drawn(text: str) -> str:
 def _other_screen() -> Iterator[None]:
     """Draw beside what stands on the terminal, and leave that as it was, whatever ends the drawing."""
 
-    def end(_number: int, _frame: object) -> None:
-        raise SystemExit(_TERMINATED)
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(_BY_SIGNAL + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)}
     put_out(_ENTER)
     try:
         yield
     finally:
         put_out(_LEAVE)
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

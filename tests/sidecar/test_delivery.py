@@ -220,7 +220,7 @@ class TestEarlyKeepalives:
         assert (got.status, got.end) == (200, CUT)
         error = json.loads(got.body.replace(KEEPALIVE, b"").removeprefix(b"data: "))["error"]
         assert "429" in error["message"]
-        assert hop.exchange.status == 429
+        assert (hop.end.ending, hop.exchange.status) == (Ending.COMPLETE, 429)
 
     async def test_nor_is_one_that_is_no_stream_at_all(self):
         async def late(asked):
@@ -229,7 +229,7 @@ class TestEarlyKeepalives:
 
         got, hop = await exchanged(late, **EARLY)
         assert b"answered 200 with application/json" in got.body
-        assert (got.end, hop.exchange.status) == (CUT, 502)
+        assert (got.end, hop.end.ending, hop.exchange.status) == (CUT, Ending.REJECTED, 502)
 
     async def test_the_upstream_is_asked_for_an_answer_that_is_not_packed(self):
         offered = []
@@ -422,6 +422,14 @@ class TestAHeldHead:
     async def test_an_upstream_that_breaks_off_before_an_event_is_a_502(self):
         got, hop = await exchanged(saying(b": hi\n\n", 0.05, end="close"), **HOLD)
 
+        assert (got.status, hop.end.ending) == (502, Ending.UPSTREAM_CUT)
+
+    async def test_an_end_that_only_the_close_tells_proves_nothing_before_an_event(self):
+        async def answer(asked):
+            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hi\n\n")
+            asked.close()
+
+        got, hop = await exchanged(answer, **HOLD)
         assert (got.status, hop.end.ending) == (502, Ending.UPSTREAM_CUT)
 
     async def test_a_limit_that_passes_before_an_event_is_a_504(self):

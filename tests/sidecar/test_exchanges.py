@@ -330,6 +330,14 @@ async def test_who_waits_in_line_is_no_stalled_stream(bench, caplog):
     assert bench.kept.about["queued_ms"] == 3_000.0
 
 
+async def test_a_client_that_owes_its_body_is_no_stalled_stream(bench, caplog):
+    live = bench.begin()
+    live.body_wait_since_ns = bench.clock.monotonic_ns()
+    bench.pass_ms(3_000)
+
+    assert (bench.exchanges.stall_count, caplog.records) == (0, [])
+
+
 async def test_an_answer_that_does_not_come_is_a_silence_too(bench):
     live = bench.begin()
     bench.pass_ms(1_000)

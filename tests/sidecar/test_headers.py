@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.headers import (
+    answered,
     HOP_BY_HOP,
     NEVER_NAMED,
     connection_options,
@@ -170,3 +171,18 @@ def test_identity_is_no_coding(said):
 @pytest.mark.parametrize("said", ["gzip", "identity, br", "x-unknown"])
 def test_every_other_one_is(said):
     assert is_packed(said)
+
+
+def test_an_answer_carries_the_request_id_unless_it_has_one():
+    ours = ("X-Request-Id", "r")
+
+    assert answered([("A", "1")], 200, request_id=ours) == [("A", "1"), ours]
+    assert answered([("x-request-ID", "theirs")], 200, request_id=ours) == [("x-request-ID", "theirs")]
+
+
+def test_only_a_426_keeps_its_upgrade():
+    fields = [("Upgrade", "websocket"), ("Connection", "upgrade")]
+    ours = ("X-Request-Id", "r")
+
+    assert answered(fields, 200, request_id=ours) == [ours]
+    assert answered(fields, 426, request_id=ours) == [ours, ("Connection", "Upgrade"), ("Upgrade", "websocket")]
