@@ -18,9 +18,9 @@ from aiohttp import web
 from otel.hop import EventClass
 from sidecar import headers
 from sidecar.downstream.response import Response
+from sidecar.forms import error_body, error_event
 from sidecar.guard.complaint import Complaint
 from sidecar.guard.digests import Digests
-from sidecar.guard.forms import error_body, error_event
 from sidecar.guard.holding import RELEASE, Decision, Held, Verdict
 from sidecar.guard.keepalive import BomShield, Pulse, may_pulse
 from sidecar.guard.policy import Keepalives, Policy

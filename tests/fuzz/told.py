@@ -7,14 +7,14 @@ import re
 
 from otel.hop import EventClass
 from sidecar.downstream.sniff import PREFACE, Opening, opening_of
+from sidecar.forms import error_event
 from sidecar.guard.complaint import TOKENS, Complaint
-from sidecar.guard.forms import error_event
 from sidecar.inspection.body import Body
 from sidecar.inspection.error_body import error_body_for
 from sidecar.inspection.events import Event, Unit
+from sidecar.inspection.lexicon import LIMIT_CHARS, MASK, masked
 from sidecar.inspection.splitter import splitter_for
-from sidecar.telling.lexicon import LIMIT_CHARS, MASK, masked
-from sidecar.telling.words import UNITS, WORDS
+from sidecar.inspection.words import UNITS, WORDS
 from tests.fuzz.deliveries import Delivery, delivery_of
 
 _TYPES = {"sse": "text/event-stream", "ndjson": "application/x-ndjson", "json_array": "application/json"}

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.headers import (
-    answered,
     HOP_BY_HOP,
     NEVER_NAMED,
+    answered,
     connection_options,
     end_to_end,
     essence_of,

@@ -20,7 +20,7 @@ from otel.hop import EventClass, Usage
 from sidecar.inspection.dialects.outline import plain_members
 from sidecar.inspection.dialects.problems import UNNAMED, BodyForm, ErrorForm, problem
 from sidecar.inspection.events import Event, Reading
-from sidecar.telling.lexicon import MASK, masked
+from sidecar.inspection.lexicon import MASK, masked
 
 NAME_CHARS: Final = 128
 """Longest model name or response id taken over: the longest real ones are paths and digests of some 100."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.hop import EventClass
+from sidecar.forms import error_body, error_event
 from sidecar.guard.complaint import TOKENS, Complaint, complaint_for
-from sidecar.guard.forms import error_body, error_event
 from sidecar.inspection.dialects import DIALECTS, OPAQUE, PLAIN, UNKNOWN
 from sidecar.inspection.error_body import error_body_for
 from sidecar.inspection.eventstream import strings_in

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sidecar.telling.lexicon import INPUT_CHARS, LIMIT_CHARS, MASK, masked
-from sidecar.telling.words import WORDS
+from sidecar.inspection.lexicon import INPUT_CHARS, LIMIT_CHARS, MASK, masked
+from sidecar.inspection.words import WORDS
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The words are plain lower-case words, and none of them says who somebody is or what he wanted."""
 
-from sidecar.telling.words import NAMES, UNITS, WORDS
+from sidecar.inspection.words import NAMES, UNITS, WORDS
 
 
 def test_a_word_is_of_small_letters_and_digits():

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.telling.words import NAMES, UNITS, WORDS
+from sidecar.inspection.words import NAMES, UNITS, WORDS
 
 LIMIT_CHARS: Final = 200
 """Longest masked text: a sentence, and the place where it happened."""
