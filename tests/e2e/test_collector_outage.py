@@ -271,7 +271,7 @@ class Lane:
         self.start()
 
     def start(self) -> None:
-        flags = ("--spool", str(self.spool), "--export-queue", "32K")  # a wave of spans and a slow disk; the rest is on disk
+        flags = ("--spool", str(self.spool), "--export-queue", "32K")  # memory holds a few waves; the rest is on disk
         behind, before = self._ports
         names = (f"{self._name}-worker", f"{self._name}-gateway")
         upstreams = (self._upstream, f"http://127.0.0.1:{behind}")
