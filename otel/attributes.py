@@ -106,6 +106,12 @@ def _instant(value: object) -> int:
     return round(value * 1e9)
 
 
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _RuleError("is not a number from 0 to 1")
+    return float(value)
+
+
 def _choice(allowed: type[StrEnum]) -> _Codec:
     def read(value: object) -> StrEnum:
         if value not in set(allowed):
@@ -123,6 +129,7 @@ _TOKENS: Final = _Codec(lambda tokens: tokens or None, _tokens, absent=())
 _COUNT: Final = _Codec(_as_it_is, _count)
 _COUNT_OR_NONE: Final = _Codec(_as_it_is, _count, absent=None)
 _COUNT_IF_ANY: Final = _Codec(lambda count: count or None, _count, absent=0)
+_SHARE_OR_NONE: Final = _Codec(_as_it_is, _share, absent=None)
 _SHA256: Final = _Codec(_as_it_is, _digest)
 _FLAG: Final = _Codec(_as_it_is, _flag)
 _FLAG_OR_NONE: Final = _Codec(_as_it_is, _flag, absent=None)
@@ -211,6 +218,25 @@ DIGESTS: Final[Rows] = (
     ("gapline.digest.upstream", "upstream", _SHA256),
     ("gapline.digest.downstream", "downstream", _SHA256),
 )
+ENGINE: Final[Rows] = (
+    ("gapline.engine.server", "server", _TEXT),
+    ("gapline.engine.silent_since", "silent_since_ns", _INSTANT),
+)
+
+
+def _snapshot(prefix: str, asked: str) -> Rows:
+    return (
+        (prefix + asked, "asked_ns", _INSTANT),
+        (prefix + "running", "running_count", _COUNT_OR_NONE),
+        (prefix + "waiting", "waiting_count", _COUNT_OR_NONE),
+        (prefix + "kv_cache", "kv_cache_share", _SHARE_OR_NONE),
+        (prefix + "preemptions", "preemption_count", _COUNT_OR_NONE),
+    )
+
+
+ENGINE_DURING: Final = _snapshot("gapline.engine.", "asked")
+ENGINE_EARLIER: Final = _snapshot("gapline.engine.earlier.", "ago")
+"""Its time is how long before the other it was asked: that may be before the anchor."""
 END: Final[Rows] = (
     ("gapline.ending", "ending", _choice(Ending)),
     ("gapline.ended_by", "ended_by", _choice(Side)),

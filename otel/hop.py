@@ -307,6 +307,36 @@ class RateLimits:
     retry_after_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSnapshot:
+    """What an inference engine said of itself at one moment; None where it did not say.
+
+    asked_ns: when it was asked. running_count and waiting_count are requests, kv_cache_share is how much of its KV
+    cache is in use, from 0 to 1, preemption_count how often it has taken the cache from a request since it began.
+    """
+
+    asked_ns: int
+    running_count: int | None = None
+    waiting_count: int | None = None
+    kv_cache_share: float | None = None
+    preemption_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineEvidence:
+    """What the engine beside the sidecar said in a silence of the stream, the longest in which it was asked.
+
+    server: `vllm`, `sglang` or `tgi`. silent_since_ns: when the silence began. during was asked in it; earlier when it
+    began or before, and so perhaps before the anchor; None where it had not been asked then. Times are rounded down
+    to milliseconds.
+    """
+
+    server: str
+    silent_since_ns: int
+    during: EngineSnapshot
+    earlier: EngineSnapshot | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BodyDigests:
     """What went in and what came out, as `sha256:` and hex digits: the upstream's body, and the body as written.
@@ -344,6 +374,7 @@ class Hop:
     before this record; a segment's stamps begin where the one before it ended, a final hop has all.
     sent: the messages of the reader, where both sides send them (a WebSocket); `timeline` has those towards it.
     digests: of the answer's body, where they were asked for.
+    engine: what the engine said while it was silent, where one is asked.
     """
 
     request_id: str
@@ -364,4 +395,5 @@ class Hop:
     usage: Usage = field(default_factory=Usage)
     limits: RateLimits = field(default_factory=RateLimits)
     digests: BodyDigests | None = None
+    engine: EngineEvidence | None = None
     end: End | None = None

@@ -18,6 +18,9 @@ from otel.attributes import (
     ANCHOR,
     DIGESTS,
     END,
+    ENGINE,
+    ENGINE_DURING,
+    ENGINE_EARLIER,
     EXCHANGE,
     HOP,
     LEFT_OUT,
@@ -31,6 +34,7 @@ from otel.attributes import (
     USAGE,
     Attributes,
     AttributeValue,
+    Rows,
     Scalar,
     SpanError,
     read,
@@ -47,6 +51,8 @@ from otel.hop import (
     BodyDigests,
     End,
     Ending,
+    EngineEvidence,
+    EngineSnapshot,
     EventClass,
     Exchange,
     Hop,
@@ -140,6 +146,7 @@ def hop_to_span(hop: Hop) -> Span:
         **write(USAGE, hop.usage),
         **write(LIMITS, hop.limits),
         **({} if hop.digests is None else write(DIGESTS, hop.digests)),
+        **({} if hop.engine is None else _engine_attributes(hop.engine)),
         **_summary(hop),
     }
     is_failure = False
@@ -198,6 +205,7 @@ def span_to_hop(span: Span) -> Hop:
         usage=Usage(**read(USAGE, attributes)),
         limits=RateLimits(**read(LIMITS, attributes)),
         digests=_digests_of(attributes),
+        engine=_engine_of(attributes),
         timeline=_the_timeline_of(span),
         sent=_timeline_of(span, schema.SENT_EVENT),
         end=None if is_open else End(**read(END, attributes)),
@@ -238,9 +246,29 @@ def _timeline_event(name: str, kept: Timeline, time_ns: int) -> SpanEvent:
 
 
 def _digests_of(attributes: Attributes) -> BodyDigests | None:
-    if not any(name in attributes for name, _, _ in DIGESTS):
+    return BodyDigests(**read(DIGESTS, attributes)) if _has_any(DIGESTS, attributes) else None
+
+
+def _engine_attributes(engine: EngineEvidence) -> dict[str, AttributeValue]:
+    attributes = write(ENGINE, engine) | write(ENGINE_DURING, engine.during)
+    if engine.earlier is not None:
+        ago_ns = engine.during.asked_ns - engine.earlier.asked_ns
+        attributes |= write(ENGINE_EARLIER, replace(engine.earlier, asked_ns=ago_ns))
+    return attributes
+
+
+def _engine_of(attributes: Attributes) -> EngineEvidence | None:
+    if not _has_any((*ENGINE, *ENGINE_DURING, *ENGINE_EARLIER), attributes):
         return None
-    return BodyDigests(**read(DIGESTS, attributes))
+    during, earlier = EngineSnapshot(**read(ENGINE_DURING, attributes)), None
+    if _has_any(ENGINE_EARLIER, attributes):
+        ago = EngineSnapshot(**read(ENGINE_EARLIER, attributes))
+        earlier = replace(ago, asked_ns=during.asked_ns - ago.asked_ns)
+    return EngineEvidence(**read(ENGINE, attributes), during=during, earlier=earlier)
+
+
+def _has_any(rows: Rows, attributes: Attributes) -> bool:
+    return any(name in attributes for name, _, _ in rows)
 
 
 def _the_timeline_of(span: Span) -> Timeline:

@@ -15,6 +15,8 @@ from otel.hop import (
     BodyDigests,
     End,
     Ending,
+    EngineEvidence,
+    EngineSnapshot,
     Exchange,
     Hop,
     Moments,
@@ -27,7 +29,7 @@ from otel.hop import (
     Usage,
 )
 from otel.timeline import Packed
-from tests.support.builders import anchors, digests, ends, exchanges, limits, moments, traffics, usages
+from tests.support.builders import anchors, digests, ends, exchanges, limits, moments, snapshots, traffics, usages
 
 TABLES = {
     "HOP": Hop,
@@ -39,14 +41,18 @@ TABLES = {
     "USAGE": Usage,
     "LIMITS": RateLimits,
     "DIGESTS": BodyDigests,
+    "ENGINE": EngineEvidence,
+    "ENGINE_DURING": EngineSnapshot,
+    "ENGINE_EARLIER": EngineSnapshot,
     "END": End,
     "PACKED": Packed,
 }
 ELSEWHERE = {  # fields that are no attribute: parts of their own, or fields of the span itself
     "HOP": {
         "trace_id", "span_id", "parent_span_id", "place", "anchor", "exchange", "moments", "traffic", "timeline",
-        "sent", "usage", "limits", "digests", "end",
+        "sent", "usage", "limits", "digests", "engine", "end",
     },
+    "ENGINE": {"during", "earlier"},
     "EXCHANGE": {"dimensions"},
     "PLACE": {"resource"},
     "PACKED": {"parts"},
@@ -69,6 +75,8 @@ def test_every_field_has_its_attribute(name):
         ("USAGE", usages()),
         ("LIMITS", limits()),
         ("DIGESTS", digests()),
+        ("ENGINE_DURING", snapshots()),
+        ("ENGINE_EARLIER", snapshots()),
         ("END", ends()),
     ],
 )

@@ -68,7 +68,7 @@ def test_every_kind_of_notable_event_is_in_a_golden_span():
 def test_the_code_and_the_table_have_the_same_names():
     tables = (attributes.SCHEMA, attributes.HOP, attributes.PLACE, attributes.ANCHOR, attributes.EXCHANGE)
     tables += (attributes.MOMENTS, attributes.TRAFFIC, attributes.USAGE, attributes.LIMITS, attributes.END)
-    tables += (attributes.DIGESTS,)
+    tables += (attributes.DIGESTS, attributes.ENGINE, attributes.ENGINE_DURING, attributes.ENGINE_EARLIER)
     coded = {name for table in tables for name, _, _ in table}
     derived = {"gapline.request_id.normalised", "error.type", "gen_ai.response.time_to_first_chunk", "gapline.blocked"}
     derived |= {"gapline.gap.max", "gapline.gap.max_seq", schema.DIMENSION_PREFIX}

@@ -56,6 +56,14 @@ MAY_BE_ABSENT = {
     "gapline.dimension.region",
     "gapline.keepalives",
     "gapline.bytes_injected",
+    "gapline.engine.running",
+    "gapline.engine.waiting",
+    "gapline.engine.kv_cache",
+    "gapline.engine.preemptions",
+    "gapline.engine.earlier.running",
+    "gapline.engine.earlier.waiting",
+    "gapline.engine.earlier.kv_cache",
+    "gapline.engine.earlier.preemptions",
     "gapline.request_forwarded",
     "gapline.headers_received",
     "gapline.upstream_ended",
@@ -256,7 +264,7 @@ class TestReading:
         assert (hop.exchange.request_is_stream, hop.exchange.prompt_bucket) == (None, None)
         assert (hop.sent, hop.traffic.missing_bytes, hop.end.cut) == (None, None, None)
         assert (hop.usage, hop.limits, hop.exchange.finish_reasons) == (Usage(), RateLimits(), ())
-        assert (hop.exchange.dimensions, hop.exchange.guard_fired, hop.digests) == ((), (), None)
+        assert (hop.exchange.dimensions, hop.exchange.guard_fired, hop.digests, hop.engine) == ((), (), None, None)
         assert (hop.traffic.keepalive_count, hop.traffic.injected_bytes) == (0, 0)
 
     def test_another_programs_span_is_none_of_ours(self):

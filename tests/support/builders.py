@@ -21,6 +21,8 @@ from otel.hop import (
     BodyDigests,
     End,
     Ending,
+    EngineEvidence,
+    EngineSnapshot,
     EventClass,
     Exchange,
     Hop,
@@ -289,6 +291,30 @@ def digests() -> st.SearchStrategy[BodyDigests]:
     return st.builds(BodyDigests, sums, sums)
 
 
+def snapshots(*, asked_ns: st.SearchStrategy[int] = _NS) -> st.SearchStrategy[EngineSnapshot]:
+    return st.builds(
+        EngineSnapshot,
+        asked_ns=asked_ns,
+        running_count=_maybe(_COUNTS),
+        waiting_count=_maybe(_COUNTS),
+        kv_cache_share=_maybe(st.floats(0, 1)),
+        preemption_count=_maybe(_COUNTS),
+    )
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> EngineEvidence:
+    """What an engine said; asked for the first time perhaps before the anchor."""
+    during = draw(snapshots())
+    asked_ns = _NS.map(lambda ago_ns: during.asked_ns - ago_ns)
+    return EngineEvidence(
+        server=draw(st.sampled_from(("vllm", "sglang", "tgi"))),
+        silent_since_ns=draw(st.integers(0, during.asked_ns)),
+        during=during,
+        earlier=draw(_maybe(snapshots(asked_ns=asked_ns))),
+    )
+
+
 def usages() -> st.SearchStrategy[Usage]:
     some = _maybe(_COUNTS)
     return st.builds(Usage, input_tokens=some, output_tokens=some, total_tokens=some)
@@ -368,5 +394,6 @@ def hops(draw: st.DrawFn, *, max_events: int = 12) -> Hop:
         usage=draw(usages()),
         limits=draw(limits()),
         digests=draw(_maybe(digests())),
+        engine=draw(_maybe(engines())),
         end=None if state is State.OPEN else draw(ends()),
     )

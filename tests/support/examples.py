@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel.hop import BodyDigests, End, Ending, EventClass, Hop, Phase, RateLimits, Side, State, TapRole, Usage
+from otel.hop import (
+    BodyDigests,
+    End,
+    Ending,
+    EngineEvidence,
+    EngineSnapshot,
+    EventClass,
+    Hop,
+    Phase,
+    RateLimits,
+    Side,
+    State,
+    TapRole,
+    Usage,
+)
 from tests.support.builders import a_conversation, a_hop, a_timeline, ns
 
 _ARRIVED = [0.30, 0.32, 0.34, 3.34, 3.36]
@@ -61,6 +75,16 @@ def _failed() -> Hop:
             retry_after_ns=ns(20),
         ),
         digests=BodyDigests("sha256:" + "1f" * 32, "sha256:" + "e2" * 32),
+        engine=EngineEvidence(
+            server="vllm",
+            silent_since_ns=ns(0.34),
+            during=EngineSnapshot(
+                asked_ns=ns(2.36), running_count=9, waiting_count=3, kv_cache_share=0.97, preemption_count=14
+            ),
+            earlier=EngineSnapshot(
+                asked_ns=-ns(0.4), running_count=4, waiting_count=0, kv_cache_share=0.51, preemption_count=12
+            ),
+        ),
         end=End(Ending.ERROR_EVENT, Side.UPSTREAM, Phase.EVENTS, ns(0.2), framing_incomplete=True, cut="reset"),
     )
 
