@@ -13,6 +13,7 @@ from typing import Any, Final
 from otel import decompose
 from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
+from otel.engine import engine_facts
 from otel.evidence import Stuck
 from otel.findings import Finding, Status, Verdict
 from otel.hop import Ending, Hop, Side, State, Timeline
@@ -126,6 +127,8 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None
         evidence["kernel"] = _kernel(named.kernel)
+        if (engine := engine_facts(path, named)) is not None:
+            evidence["engine"] = engine
     return evidence
 
 

@@ -25,9 +25,22 @@ _PHRASES: Final = {
     "window_shrunk_share": "{} of it with a small window",
     "window_bytes": "smallest window {}",
     "window_peak_bytes": "largest ever {}",
+    "server": "{}",
+    "running": "{} running",
+    "waiting": "{} waiting",
+    "kv_cache_share": "KV cache {}",
+    "preemptions_since_last_event": "{} preemptions since the last event",
+    "preemptions_since_last_event_at_most": "at most {} preemptions since the last event",
+    "preemptions_meanwhile": "{} preemptions meanwhile",
+    "preemptions_meanwhile_at_most": "at most {} preemptions meanwhile",
+    "asked_after_s": "asked {} into the silence",
+    "before_running": "{} running before",
+    "before_waiting": "{} waiting before",
+    "before_kv_cache_share": "KV cache {} before",
     "attempts": "{} other attempts under this id",
     "requests": "{} requests under this id",
 }
+_SERVERS: Final = {"vllm": "vLLM", "sglang": "SGLang", "tgi": "TGI"}
 _MATCHED: Final = {"ordinal": "one by one", "position": "by position in the text"}
 _WHEREABOUTS: Final = {
     "with the peer": "the awaited bytes had reached {peer}",
@@ -66,7 +79,11 @@ def _spoken(key: str, value: object, group_unit: str, peer: str) -> str:
     name, unit = _split(key)
     if key == "alignment":
         value = _MATCHED.get(str(value), f"by {value}")
+    if key == "server":
+        value = _SERVERS.get(str(value), value)
     shown = _shown(value, unit or group_unit)
+    if value == 1 and key.startswith("preemptions_"):
+        return _PHRASES.get(key, key).format(shown).replace("preemptions", "preemption", 1)
     return _PHRASES[key].format(shown) if key in _PHRASES else f"{name} {shown}".strip()
 
 

@@ -248,7 +248,19 @@ def source_stall() -> Answer:
     sentence = f"Model-worker app sent nothing for GAP: {_at(101)}, and no other hop added as much."
     said = _named("source_stall", "model-worker", "model-worker app", ("source", "model-worker"), sentence)
     said |= {"at_seq": 101, "at_position": 3232, "at_position_exact": True}
-    return Case(Stream(holds=[Hold(0, 101, 2.0)]), said=said, wait_of=101).timeline()
+    answer = Case(Stream(holds=[Hold(0, 101, 2.0)]), said=said, wait_of=101).timeline()
+    answer["verdict"]["evidence"]["engine"] = {
+        "server": "vllm",
+        "running": 9,
+        "waiting": 3,
+        "kv_cache_share": 0.97,
+        "preemptions_since_last_event": 2,
+        "asked_after_s": 2.0,
+        "before_running": 4,
+        "before_waiting": 0,
+        "before_kv_cache_share": 0.51,
+    }
+    return answer
 
 
 def app_stall_at_the_proxy() -> Answer:

@@ -18,18 +18,37 @@ def test_unknown_facts_are_shown_by_their_name_with_the_unit_of_their_ending():
     facts = (
         ("queue_depth", 7),
         ("queue_wait_s", 0.5),
-        ("kv_cache_share", 0.93),
+        ("expert_cache_share", 0.93),
         ("is_paged", True),
         ("load", 0.123456),
     )
     assert evidence_lines([("engine", facts)]) == [
-        ("engine", "queue depth 7, queue wait 0.50 s, kv cache 93%, is paged yes, load 0.1235")
+        ("engine", "queue depth 7, queue wait 0.50 s, expert cache 93%, is paged yes, load 0.1235")
     ]
 
 
 def test_a_group_gives_its_unit_to_what_is_in_it():
     assert evidence_lines([("queue_s", (("model-worker", 1.5), ("gateway", 0.0)))]) == [
         ("queue", "model-worker 1.50 s, gateway 0 s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "0 preemptions since the last event"),
+        (1, "1 preemption since the last event"),
+        (2, "2 preemptions since the last event"),
+    ],
+)
+def test_one_preemption_is_one(count, said):
+    assert evidence_lines([("engine", (("preemptions_since_last_event", count),))]) == [("engine", said)]
+
+
+def test_engines_have_the_names_that_people_know():
+    facts = [("engine", (("server", server), ("running", 9))) for server in ("vllm", "sglang", "tgi", "another")]
+    assert [line for _, line in evidence_lines(facts)] == [
+        f"{name}, 9 running" for name in ("vLLM", "SGLang", "TGI", "another")
     ]
 
 
