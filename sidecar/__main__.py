@@ -118,6 +118,8 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
             running.append(exporter.run())
         if sidecar.logs is not None:
             running.append(sidecar.logs.run())
+        if sidecar.engine is not None:
+            running.append(sidecar.engine.run())
         tasks = [group.create_task(each) for each in running]
         try:
             if post is not None:

@@ -27,6 +27,7 @@ from sidecar.downstream.doors import Doors
 from sidecar.downstream.listener import Listener
 from sidecar.downstream.refusals import RefusedHeads
 from sidecar.downstream.tunnel import dialer
+from sidecar.engine.watch import EngineWatch
 from sidecar.exchanges import Exchanges, Ticking
 from sidecar.export.exporter import Exporter
 from sidecar.export.log_records import LogRecords
@@ -61,6 +62,7 @@ class Sidecar:
     records: Records
     canary: Canary
     logs: LogRecords | None
+    engine: EngineWatch | None
 
     @property
     def listener(self) -> Listener:
@@ -162,6 +164,7 @@ def build(
     callers = Callers(probes, dimensions, probe_bytes=config.probe_prompt)
     records = Records(exporter, is_exact=config.exact, observing=observations, error_text=config.error_text)
     logs = None if exporter is None else _logs_of(config, clock, resource)
+    engine = None if config.engine_metrics is None else EngineWatch(config.engine_metrics, clock=clock)
     policy = policy_of(config)
     connection_limit = config.max_connections or most_connections
     doors = Doors(
@@ -180,6 +183,7 @@ def build(
         telling=logs,
         heartbeat_ns=_ns(config.heartbeat),
         tells_start=config.log_start,
+        engine=engine,
     )
     exchanges.switch_passthrough(is_on=config.passthrough)
     if tls is not None:
@@ -242,6 +246,7 @@ def build(
         observations=observations,
         dimensions=dimensions,
         logs=logs,
+        engine=engine,
         now=clock.monotonic_ns,
     )
     account = OwnAccount(clock=clock, exchanges=exchanges, series=metrics.series, tls=tls)
@@ -254,6 +259,7 @@ def build(
         records=records,
         canary=canary,
         logs=logs,
+        engine=engine,
     )
 
 

@@ -103,6 +103,7 @@ class Config:
     semconv: str
     export_logs: str
     heartbeat: float
+    engine_metrics: str | None
     event_limit: int
     clock_offset: float
     loop: str
@@ -198,7 +199,10 @@ def _idle(values: Mapping[str, object]) -> list[str]:
     idle = [
         name for name in ("keepalive_early", "keepalive_signed") if values.get(name) and values.get("keepalive") == 0
     ]
-    return [f"{_flag(name)}: needs --keepalive too" for name in idle]
+    errors = [f"{_flag(name)}: needs --keepalive too" for name in idle]
+    if values.get("engine_metrics") is not None and values.get("role") == "egress":
+        errors.append("--engine-metrics: needs --role ingress: behind its service no engine stands beside it")
+    return errors
 
 
 def _named_twice(values: Mapping[str, object]) -> list[str]:

@@ -12,12 +12,16 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from sidecar.bounds import memory
 from sidecar.bounds.deadlines import DRAINED, OVERLOADED, STOPS, Limits, Stop, due
 from sidecar.bounds.overload import Level, Overload, heaviest
 from sidecar.clock import Clock
+from sidecar.engine.history import Silences
+from sidecar.engine.reading import Seen
+from sidecar.engine.watch import EngineWatch
 from sidecar.export.log_records import Telling
 from sidecar.export.records import Records
 from sidecar.kernel import TICK_NS
@@ -58,9 +62,10 @@ class Exchanges:
         telling: Telling | None = None,
         heartbeat_ns: int = 0,
         tells_start: bool = False,
+        engine: EngineWatch | None = None,
     ) -> None:
         """telling: who is told of what runs; heartbeat_ns: how often of each stream that runs for longer, 0 for never.
-        tells_start: the log has a line of each exchange that begins."""
+        tells_start: the log has a line of each exchange that begins. engine: asked why streams are silent."""
         self._clock = clock
         self._canary = canary
         self._records = records
@@ -71,6 +76,7 @@ class Exchanges:
         self._telling = telling
         self._heartbeat_ns = heartbeat_ns
         self._tells_start = tells_start
+        self._engine = engine
         self._looked_ns: int | None = None
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
@@ -170,7 +176,8 @@ class Exchanges:
         if self._looked_ns is not None and (late_ns := at_ns - self._looked_ns - TICK_NS) > TICK_NS:
             self.late_ns += late_ns
         self._looked_ns = at_ns
-        for look in (self._look_at_all, self._look_at_memory, self._look_at_doors, self._tell_open):
+        looks = (self._look_at_all, self._look_at_memory, self._look_at_doors, self._look_at_engine, self._tell_open)
+        for look in looks:
             try:
                 look(at_ns)
             except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
@@ -192,6 +199,10 @@ class Exchanges:
     def _look_at_doors(self, at_ns: int) -> None:
         if self.doors is not None:
             self.doors.tick(at_ns)
+
+    def _look_at_engine(self, at_ns: int) -> None:
+        if self._engine is not None and self._running and not self.is_passthrough:
+            self._engine.tick(at_ns)
 
     def _hold_to_limits(self, live: Live, at_ns: int) -> None:
         waits = live.waits(at_ns)
@@ -252,11 +263,28 @@ class Exchanges:
             self._log(logging.WARNING, "stream stalled", live, at_ns)
             if self._telling is not None:
                 self._tell(self._telling.stalled, live, at_ns)
+            self._ask_engine(live, progress_ns, at_ns)
         live.stall_due_ns = at_ns + (at_ns - progress_ns)
         self.cut(live, at_ns)
 
+    def _ask_engine(self, live: Live, since_ns: int, at_ns: int) -> None:
+        """Why there is nothing since then, unless it is the reader who takes nothing."""
+        if self._engine is not None and live.has_engine and live.recorder.blocked_since_ns is None:
+            self._engine.ask(since_ns, at_ns, partial(self._engine_said, self._engine, live, since_ns))
+
+    def _engine_said(self, engine: EngineWatch, live: Live, since_ns: int, seen: Seen) -> None:
+        """It goes into the record of the silence in which it was asked, and that is reported with the next look."""
+        if live not in self._running or live.recorder.progress_ns != since_ns:
+            engine.missed_count += 1
+            return
+        live.silences = live.silences or Silences()
+        live.silences.told(engine.evidence(seen, since_ns=since_ns, anchor_ns=live.anchor.monotonic_ns))
+        live.stall_due_ns = min(live.stall_due_ns, self._clock.monotonic_ns() + 1)  # behind the onset, in any case
+
     def _tell_stall_over(self, live: Live, at_ns: int, *, goes_on: bool) -> None:
         """Of a stall that was told in the log, its end; at_ns: when that was."""
+        if live.silences is not None:
+            live.silences.over(at_ns - live.anchor.monotonic_ns)
         if live.stalled_since_ns is not None:
             silent_s = round((at_ns - live.stalled_since_ns) / 1e9, 3)
             live.stalled_since_ns = None
@@ -335,6 +363,7 @@ class Exchanges:
             samples=() if evidence is None else evidence.samples,
             window_peak_bytes=None if evidence is None else evidence.window_peak_bytes,
             round_trip_ns=None if evidence is None else evidence.round_trip_ns,
+            engine=None if live.silences is None else live.silences.longest(at_ns - since_ns),
             is_thinned=self._canary.has_forgotten(since_ns) or (evidence is not None and evidence.dropped_count > 0),
         )
 

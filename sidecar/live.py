@@ -8,6 +8,7 @@ from typing import Protocol
 
 from otel.hop import Anchor
 from sidecar.bounds.deadlines import Stop, Waits
+from sidecar.engine.history import Silences
 from sidecar.guarding import Guarded
 from sidecar.kernel import Connection, Evidence
 from sidecar.recording.recorder import Recorder
@@ -40,6 +41,7 @@ class Live:
 
     stopping: why we end it ourselves. left_by: how the reader was seen to leave by the kernel alone, `fin` or `reset`.
     stalled_since_ns: since when nothing has come, once that was said in the log.
+    has_engine: it is answered by the engine beside us. silences: what that said while it was silent, None for nothing.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Live:
         "error_detail",
         "evidence",
         "guarded",
+        "has_engine",
         "is_told",
         "is_uploading",
         "left_by",
@@ -63,6 +66,7 @@ class Live:
         "queued_since_ns",
         "recorder",
         "segment_due_ns",
+        "silences",
         "stall_due_ns",
         "stall_since_ns",
         "stalled_since_ns",
@@ -81,11 +85,14 @@ class Live:
         connection: Connection | None,
         listener: str | None = None,
         upstream: str | None = None,
+        has_engine: bool = False,
     ) -> None:
         self.recorder = recorder
         self.anchor = anchor
         self.listener = listener
         self.upstream = upstream
+        self.has_engine = has_engine
+        self.silences: Silences | None = None
         self.error_detail: str | None = None
         self.queued_since_ns: int | None = None
         self.queued_ns = 0

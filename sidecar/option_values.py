@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from otel import settings
 from otel.settings import UNIX, Endpoint
@@ -82,6 +83,11 @@ def upstream_url(value: str) -> str:
     if not value.lower().startswith(("http://", "https://")):
         raise ValueError(f"must be http://HOST[:PORT][/PATH], https://… or {UNIX}/PATH")
     return settings.http_url(value)
+
+
+def engine_url(value: str) -> str:
+    url = settings.http_url(value)
+    return url if urlsplit(url).path else url + "/metrics"
 
 
 def egress(value: str) -> Egress:

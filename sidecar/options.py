@@ -17,6 +17,7 @@ from sidecar.guard.policy import Mode
 from sidecar.inspection.splitter import LIMIT_BYTES
 from sidecar.option_values import (
     egress,
+    engine_url,
     field_name,
     id_headers,
     keepalive_seconds,
@@ -327,6 +328,13 @@ OPTIONS: Final = (
         "TIME",
     ),
     Option(
+        "engine_metrics",
+        optional(engine_url),
+        None,
+        "where the engine beside it shows its Prometheus metrics: asked when a stream is silent; or off",
+        "URL",
+    ),
+    Option(
         "event_limit",
         settings.size_bytes,
         LIMIT_BYTES,
@@ -367,6 +375,7 @@ HEADINGS: Final = {
     "probe_agents": "probes and slices",
     "semconv": "metrics",
     "export_logs": "news of what runs",
+    "engine_metrics": "the engine",
     "event_limit": "fine tuning",
 }
 """What stands above these options in the help, and holds for those that follow."""

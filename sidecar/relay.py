@@ -7,7 +7,7 @@ from itertools import count
 
 from aiohttp import web
 
-from otel.hop import Anchor, Place
+from otel.hop import Anchor, Place, TapRole
 from otel.settings import Address, UnixPath
 from sidecar import headers
 from sidecar.callers import Callers
@@ -61,7 +61,12 @@ class Relay:
         recorder = self._recorder(request, anchor, fields, made_id=made_id)
         connection = None if request.transport is None else Connection(request.transport)
         live = Live(
-            recorder, anchor, connection=connection, listener=self.route.listener, upstream=self._upstream_address
+            recorder,
+            anchor,
+            connection=connection,
+            listener=self.route.listener,
+            upstream=self._upstream_address,
+            has_engine=self._place.role is not TapRole.EGRESS,
         )
         id_field = id_field_of(fields, id_headers, made_id=made_id)
         carriage = Carriage(

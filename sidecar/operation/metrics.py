@@ -19,6 +19,7 @@ from sidecar.bounds.overload import Overload
 from sidecar.downstream.doors import Doors
 from sidecar.downstream.listener import Listener
 from sidecar.downstream.refusals import RefusedHeads
+from sidecar.engine.watch import EngineWatch
 from sidecar.exchanges import Exchanges
 from sidecar.export.backlog import DROPPED, Counters
 from sidecar.export.log_queue import LOST, LogCounters
@@ -79,6 +80,7 @@ class Metrics:
     observations: Observations
     dimensions: Dimensions
     logs: CountingLogs | None
+    engine: EngineWatch | None
     now: Callable[[], int]
 
     def series(self) -> list[Series]:
@@ -103,6 +105,8 @@ class Metrics:
             found += _of_export(self.exporter.counters)
         if self.logs is not None:
             found += _of_logs(self.logs.counters)
+        if self.engine is not None:
+            found += _of_engine(self.engine)
         return found
 
 
@@ -333,6 +337,17 @@ def _of_logs(counters: LogCounters) -> Iterator[Series]:
     yield _counter("gapline_log_records_retries_total", "requests that were repeated", counters.retried)
     yield _gauge("gapline_log_records_queue", "news of running streams that wait", counters.queued)
     yield _gauge("gapline_log_records_queue_bytes", "bytes that waiting news take", counters.queued_bytes)
+
+
+def _of_engine(engine: EngineWatch) -> Iterator[Series]:
+    yield _counter("gapline_engine_asked_total", "times that the engine was asked for its metrics", engine.asked_count)
+    yield series(
+        "gapline_engine_lost_total",
+        "counter",
+        "times that it told nothing, by reason",
+        [({"reason": reason}, number) for reason, number in engine.lost_counts.items()],
+    )
+    yield _counter("gapline_engine_missed_total", "silences without what the engine said", engine.missed_count)
 
 
 def _all_of(names: Iterable[str], counts: Mapping[str, int]) -> Iterable[tuple[str, int]]:

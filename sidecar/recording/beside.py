@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from otel.hop import Blocked, Interval, KernelSample
+from otel.hop import Blocked, EngineEvidence, Interval, KernelSample
 
 BLOCKED_NS: Final = 5_000_000
 """Waits for the reader below this are the scheduler's, not the reader's."""
@@ -17,7 +17,7 @@ BLOCKS: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Evidence that others collect: lag in readings of the clock, samples in offsets from the anchor.
+    """Evidence that others collect: lag in readings of the clock, samples and the engine's in offsets from the anchor.
 
     is_thinned: some of it was left out.
     """
@@ -26,6 +26,7 @@ class Beside:
     samples: Sequence[KernelSample] = ()
     window_peak_bytes: int | None = None
     round_trip_ns: int | None = None
+    engine: EngineEvidence | None = None
     is_thinned: bool = False
 
 

@@ -381,6 +381,7 @@ class Recorder:
             usage=NO_USAGE if body is None else body.usage,
             limits=self._limits,
             digests=self.ours.body_digests,
+            engine=None if self.is_muted else beside.engine,
             end=end,
         )
 

@@ -73,6 +73,12 @@ ARRAYS = (
     b'{"error":{"code":400}}',
     b'[{"a":"\xc3\xa9","b":[[]]},{"cut',
 )
+METRICS = (
+    b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="a\\"}"} 9.0\n',
+    b'vllm:num_requests_running{engine="1"} 1e1 1764500000\nvllm:kv_cache_usage_perc 0.97\r\n',
+    b'sglang:num_queue_reqs{tp_rank="0",priority=""} 5\nsglang:num_queue_reqs{tp_rank="1",} 5\n',
+    b"tgi_queue_size 7\ntgi_batch_current_size 4 # {} 1\ntgi_queue_size_x 1\ntgi_queue_size 2",
+)
 ERRORS = (
     b"stream chunk parse: missing field id at line 1 column 184",
     b"Incorrect API key provided: sk-proj-Ab12. You can find it at https://a.test/x?y=z",
@@ -151,6 +157,20 @@ TARGETS = {
         told.check_json_array,
         tuple(seed(body, switches=switches) for body in ARRAYS for switches in (0, 1)),
         (b"[", b"]", b"{}", b",", b'"', b"\\", b"[{", b"}]", b"\xef\xbb\xbf", b'"a":'),
+    ),
+    "engine": Target(
+        told.check_engine,
+        tuple(map(seed, METRICS)),
+        (
+            b"vllm:num_requests_waiting",
+            b"vllm:num_preemptions_total ",
+            b'{a="',
+            b'"}',
+            b" 1\n",
+            b" NaN\n",
+            b"\\",
+            b"\n",
+        ),
     ),
     "lexicon": Target(
         told.check_lexicon,

@@ -7,6 +7,7 @@ import re
 
 from otel.hop import EventClass
 from sidecar.downstream.sniff import PREFACE, Opening, opening_of
+from sidecar.engine.reading import reading_of
 from sidecar.forms import error_event
 from sidecar.guard.complaint import TOKENS, Complaint
 from sidecar.inspection.body import Body
@@ -79,6 +80,20 @@ def _split(pieces: list[bytes], framing: str, limit_bytes: int) -> tuple[list[Ev
 
 
 # ------------------------------------------------------------------------------------------------------------- errors
+
+
+def check_engine(data: bytes) -> None:
+    """Of any text only bounded numbers come, and neither lines of others nor its parts told again change them."""
+    text = delivery_of(data).payload
+    seen = reading_of(text, asked_ns=0)
+    if seen is not None:
+        found = seen.snapshot
+        for count in (found.running_count, found.waiting_count, found.preemption_count):
+            assert count is None or (isinstance(count, int) and 0 <= count <= 1e15)
+        assert found.kv_cache_share is None or 0 <= found.kv_cache_share <= 1
+    assert reading_of(b"# vllm:num_requests_running 7\nother 1\n" + text, asked_ns=0) == seen
+    if text.endswith(b"\n") and text.count(b"\n") < 100:
+        assert reading_of(text + text, asked_ns=0) == seen
 
 
 def check_lexicon(data: bytes) -> None:

@@ -22,6 +22,7 @@ ON_BOTH_LOOPS = {
     "test_contexts.py",
     "test_transport.py",
     "test_tunnel.py",
+    "test_watch.py",
 }
 
 

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from otel.hop import Ending, TapRole
+from otel.hop import Ending, State, TapRole
 from sidecar import assembly
 from sidecar.assembly import build, exporter_of, share
 from sidecar.clock import SystemClock
 from sidecar.config import config_of
 from tests.support.certificates import make_pair
 from tests.support.clock import FakeClock
-from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait_for
+from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait, wait_for
 
 SSE = "text/event-stream"
 
@@ -115,6 +115,61 @@ async def test_where_no_limit_of_connections_is_set_it_is_what_fits():
         await parts.start()
         assert f"gapline_connections_limit {wanted}\n" in await parts.account.metrics()
         await parts.close()
+
+
+METRICS = b"""\
+vllm:num_requests_running{model_name="zq7canary"} 9
+vllm:num_requests_waiting{model_name="zq7canary"} 3
+vllm:kv_cache_usage_perc{model_name="zq7canary"} 0.97
+vllm:num_preemptions_total{model_name="zq7canary"} 14
+"""
+
+
+async def test_the_engine_is_asked_while_a_stream_is_silent_and_the_record_has_what_it_said():
+    async with (
+        upstream(head(200, SSE), chunk(b"data: 1\n\n"), wait(1.8), chunk(b"data: 2\n\n"), last_chunk()) as up,
+        upstream(head(200, "text/plain"), chunk(METRICS), last_chunk()) as engine,
+        sidecar(
+            up.url,
+            egress=f"far=127.0.0.1:0={up.url}",
+            stall_after="1.3",
+            engine_metrics=engine.url + "/metrics",
+        ) as proxy,
+    ):
+        far = asyncio.ensure_future(ask(proxy.sidecar.sides[1].listener.port, get()))
+        reply = await ask(proxy.port, get())
+        await far
+        final = await proxy.hops(2)
+        spans = repr(proxy.shelf.spans)
+        segments = await proxy.hops(state=State.OPEN)
+
+    assert reply.is_clean
+    (hop,) = [hop for hop in final if hop.place.role is TapRole.INGRESS]
+    (beyond,) = [hop for hop in final if hop.place.role is TapRole.EGRESS]
+    during = hop.engine.during
+    assert (hop.engine.server, during.running_count, during.waiting_count) == ("vllm", 9, 3)
+    assert (during.kv_cache_share, during.preemption_count) == (0.97, 14)
+    first, second = hop.timeline.stamps
+    assert first.arrived_ns <= during.asked_ns <= second.arrived_ns
+    assert hop.engine.earlier is not None  # when the stream began, nothing had run for long
+    assert beyond.engine is None
+    assert any(segment.engine == hop.engine for segment in segments)  # told while it was silent
+    assert len(engine.exchanges) <= 3  # a second apart
+    assert "canary" not in spans
+
+
+async def test_an_engine_that_does_not_answer_costs_no_stream_anything():
+    async with (
+        upstream(head(200, SSE), chunk(b"data: 1\n\n"), wait(0.5), chunk(b"data: 2\n\n"), last_chunk()) as up,
+        sidecar(up.url, stall_after="0.2", engine_metrics="http://127.0.0.1:1/metrics") as proxy,
+    ):
+        reply = await ask(proxy.port, get())
+        hop = await proxy.hop()
+        text = await proxy.sidecar.account.metrics()
+
+    assert reply.is_clean
+    assert hop.engine is None
+    assert 'gapline_engine_lost_total{reason="failed"} ' in text
 
 
 @pytest.mark.parametrize(

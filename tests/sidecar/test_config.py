@@ -32,7 +32,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "listen": ":1,unix:/run/a",
         "upstream": "https://up",
         "hop": "a",
-        "role": "egress",
+        "role": "ingress",
         "egress": "openai=127.0.0.1:24100=https://api.openai.com",
         "tls_cert": "cert.pem",
         "tls_key": "key.pem",
@@ -88,6 +88,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "probe_headers": "X-Ours=1",
         "probe_prompt": "16",
         "dimensions": "tenant=X-Tenant",
+        "engine_metrics": "http://127.0.0.1:8000",
         "client_key": "a secret of some length",
         "semconv": "both",
         "export_logs": "off",
@@ -241,6 +242,13 @@ def test_a_switch_that_would_do_nothing_is_told(switch):
 
     assert error.endswith(": needs --keepalive too")
     assert config({switch: "true", "keepalive": "15s"}).keepalive == 15.0
+
+
+def test_behind_a_service_no_engine_is_asked():
+    (error,) = errors({**NEEDED, "role": "egress", "engine_metrics": "http://127.0.0.1:8000/metrics"})
+
+    assert error.startswith("--engine-metrics: needs --role ingress")
+    assert config({"role": "egress", "engine_metrics": "off"}).engine_metrics is None
 
 
 def test_a_dimension_is_named_once():

@@ -5,9 +5,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from otel.hop import Anchor, Place, TapRole
+from otel.hop import Anchor, EngineSnapshot, Place, TapRole
 from sidecar.bounds.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED, SLOW_READER, Limits
 from sidecar.bounds.overload import WORTH_BYTES, Overload
+from sidecar.engine.history import History
+from sidecar.engine.reading import Seen
 from sidecar.exchanges import LINGER_NS, SEGMENT_NS, TRIM_NS, Exchanges
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
@@ -92,6 +94,31 @@ class News:
         self.told.append((moment, glance["silent_s"], glance["is_stalled"], glance.get("ending")))
 
 
+class Engine:
+    """An engine that is asked as `EngineWatch` asks it, and answers when the test says."""
+
+    def __init__(self):
+        self.history = History()
+        self.missed_count = 0
+        self.ticks = []
+        self.asked = []
+
+    def tick(self, at_ns):
+        self.ticks.append(at_ns)
+
+    def ask(self, since_ns, at_ns, take):
+        self.asked.append((since_ns, at_ns, take))
+
+    def evidence(self, seen, *, since_ns, anchor_ns):
+        return self.history.evidence(seen, since_ns=since_ns, anchor_ns=anchor_ns)
+
+    def say(self, at_ns, running):
+        """Answer the oldest question."""
+        seen = Seen("vllm", EngineSnapshot(asked_ns=at_ns, running_count=running))
+        self.history.add(seen)
+        self.asked.pop(0)[2](seen)
+
+
 class Memory:
     """A process that uses what the test says; some of it is given back when it is asked to."""
 
@@ -117,6 +144,7 @@ class Bench:
         self.kept = Kept()
         self.memory = Memory()
         self.news = News()
+        self.engine = Engine()
         self.stopped = []
         self.exchanges = Exchanges(
             self.clock,
@@ -128,9 +156,10 @@ class Bench:
             trim=self.memory.trim,
             telling=self.news,
             heartbeat_ns=5_000 * MS,
+            engine=self.engine,
         )
 
-    def begin(self):
+    def begin(self, *, has_engine=True):
         anchor = Anchor(self.clock.wall_ns(), self.clock.monotonic_ns(), "d")
         recorder = Recorder(
             Asked(
@@ -141,7 +170,7 @@ class Bench:
             place=Place("gateway", TapRole.INGRESS),
             anchor=anchor,
         )
-        live = Live(recorder, anchor, connection=FakeConnection())
+        live = Live(recorder, anchor, connection=FakeConnection(), has_engine=has_engine)
         self.exchanges.begin(live)
         return live
 
@@ -450,6 +479,102 @@ async def test_looking_goes_on_by_itself(bench, running):
         async with asyncio.timeout(2):
             while not live.connection.asked_count:
                 await asyncio.sleep(0.01)
+
+
+class TestEngine:
+    def stalled(self, bench, **about):
+        """A stream that has been silent since 0 ms of its own time, for 2 s."""
+        live = bench.begin(**about)
+        bench.answer(live, HELLO)
+        live.connection.acked_bytes = live.writer.output_size
+        bench.pass_ms(2_000)
+        return live
+
+    async def test_is_told_with_every_look_at_what_runs_that_something_does(self, bench):
+        bench.pass_ms(200)
+        assert bench.engine.ticks == []
+        bench.begin()
+        bench.pass_ms(200)
+        assert len(bench.engine.ticks) == 2
+        bench.exchanges.switch_passthrough(is_on=True)
+        bench.pass_ms(200)
+        assert len(bench.engine.ticks) == 2
+
+    async def test_is_asked_once_at_the_onset_of_a_silence_and_its_answer_is_reported_at_once(self, bench):
+        live = self.stalled(bench)
+        (question,) = bench.engine.asked
+        assert question[:2] == (live.anchor.monotonic_ns, bench.clock.monotonic_ns())
+        bench.clock.advance(50 * MS)
+        bench.engine.say(bench.clock.monotonic_ns(), running=9)
+        bench.pass_ms(100)
+        bench.pass_ms(2_000)
+        bench.end(live)
+        bench.exchanges.close_lingering()
+
+        told = [(hop.moments.closed_ns // MS, hop.engine and hop.engine.during) for hop in bench.kept.hops]
+        said = EngineSnapshot(asked_ns=2_050 * MS, running_count=9)
+        assert told[:2] == [(2_000, None), (2_150, said)]
+        assert told[-1][1] == said
+        assert bench.kept.hops[-1].engine.silent_since_ns == 0
+        assert bench.engine.asked == []
+        assert bench.exchanges.stall_count == 1
+
+    async def test_an_answer_that_is_there_already_is_in_the_first_report(self, bench):
+        at_ns = bench.clock.monotonic_ns() + 1_500 * MS
+        bench.engine.ask = lambda _since_ns, _at_ns, take: take(
+            Seen("vllm", EngineSnapshot(asked_ns=at_ns, running_count=4))
+        )
+        self.stalled(bench)
+        bench.pass_ms(1_000)
+
+        (hop,) = bench.kept.hops
+        assert hop.engine.during == EngineSnapshot(asked_ns=1_500 * MS, running_count=4)
+
+    async def test_what_comes_when_the_silence_is_over_is_missed_and_counted(self, bench):
+        live = self.stalled(bench)
+        bench.answer(live, HELLO)
+        bench.engine.say(bench.clock.monotonic_ns(), running=9)
+        gone = self.stalled(bench)
+        bench.end(gone)
+        (*_, (_, _, take)) = bench.engine.asked
+        take(Seen("vllm", EngineSnapshot(asked_ns=bench.clock.monotonic_ns())))
+        bench.exchanges.close_lingering()
+
+        assert bench.engine.missed_count == 2
+        assert [hop.engine for hop in bench.kept.hops] == [None] * len(bench.kept.hops)
+
+    async def test_is_not_asked_why_a_reader_takes_nothing_nor_what_another_service_does(self, bench):
+        blocked = bench.begin()
+        bench.answer(blocked, HELLO)
+        blocked.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+        other = bench.begin(has_engine=False)
+        bench.answer(other, HELLO)
+        bench.pass_ms(3_000)
+
+        assert bench.engine.asked == []
+
+    async def test_of_two_silences_the_record_has_the_longer(self, bench):
+        live = self.stalled(bench)
+        bench.engine.say(bench.clock.monotonic_ns(), running=1)
+        bench.pass_ms(3_000)
+        for _ in range(2):
+            bench.answer(live, HELLO)
+            live.connection.acked_bytes = live.writer.output_size
+            bench.pass_ms(2_100)
+            bench.engine.say(bench.clock.monotonic_ns(), running=2)
+        bench.end(live)
+        bench.exchanges.close_lingering()
+
+        assert bench.kept.hops[-1].engine.during.running_count == 1
+
+    async def test_of_what_is_not_looked_at_any_more_nothing_is_kept(self, bench):
+        live = self.stalled(bench)
+        bench.engine.say(bench.clock.monotonic_ns(), running=1)
+        bench.exchanges.switch_passthrough(is_on=True)
+        bench.end(live)
+        bench.exchanges.close_lingering()
+
+        assert bench.kept.hops[-1].engine is None
 
 
 class TestLimits:

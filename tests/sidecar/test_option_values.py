@@ -32,6 +32,9 @@ def parsed(name, value):
         ("spool", "off", None),
         ("signed_headers", "X-Sig, Digest", ("x-sig", "digest")),
         ("keepalive_text", "still here", "still here"),
+        ("engine_metrics", "http://127.0.0.1:8000", "http://127.0.0.1:8000/metrics"),
+        ("engine_metrics", "http://127.0.0.1:8000/engine/metrics", "http://127.0.0.1:8000/engine/metrics"),
+        ("engine_metrics", "off", None),
     ],
 )
 def test_a_good_value_becomes(name, value, found):
@@ -56,6 +59,8 @@ def test_a_good_value_becomes(name, value, found):
         ("max_streams", "-1", "whole number"),
         ("memory_limit", "much", "size"),
         ("slow_reader", "wait", "pause, end"),
+        ("engine_metrics", "127.0.0.1:8000", "http://HOST"),
+        ("engine_metrics", "http://u:p@h/metrics", "no user"),
         ("signed_headers", "a b", "--signed-headers: 'a b': "),
         ("keepalive_text", "two\r\nlines", "--keepalive-text"),
     ],

@@ -215,7 +215,9 @@ async def sidecar(url: str, *, clock: Clock | None = None, **options: str) -> As
     parts = build(config_of(flags, {}), clock=clock or SystemClock(), exporter=shelf)  # type: ignore[arg-type]
     await parts.start()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in (parts.canary.run(), parts.exchanges.run(), parts.records.run())]
+        running = [parts.canary.run(), parts.exchanges.run(), parts.records.run()]
+        running += [] if parts.engine is None else [parts.engine.run()]
+        tasks = [group.create_task(each) for each in running]
         try:
             yield Proxy(parts, shelf)
         finally:

@@ -6,6 +6,7 @@ import pytest
 from otel.exposition import openmetrics, sample_of, sampled_as
 from otel.hop import Ending
 from sidecar.downstream.refusals import RULES
+from sidecar.engine.watch import LOST as REASONS
 from sidecar.export.backlog import DROPPED, Counters
 from sidecar.export.log_queue import LOST, LogCounters
 from sidecar.export.spool.disk import GAVE_WAY, UNREADABLE
@@ -174,6 +175,7 @@ async def test_the_export_is_told_where_there_is_one():
             observations=Observations(),
             dimensions=Dimensions(),
             logs=FakeLogs(),
+            engine=None,
             now=lambda: 0,
         )
         text = openmetrics(metrics.series())
@@ -192,6 +194,18 @@ async def test_the_export_is_told_where_there_is_one():
         "gapline_log_records_queue_bytes 300",
     ):
         assert f"\n{line}\n" in text
+
+
+@pytest.mark.parametrize("option", ["off", "http://127.0.0.1:1/metrics"])
+async def test_what_the_engine_was_asked_is_told_where_there_is_one(option):
+    async with sidecar("http://127.0.0.1:1", engine_metrics=option) as proxy:
+        found = await numbers(proxy)
+
+    names = {"gapline_engine_asked_total", "gapline_engine_missed_total"}
+    names |= {f'gapline_engine_lost_total{{reason="{reason}"}}' for reason in REASONS}
+    assert {name: 0 for name in names if option != "off"} == {
+        name: value for name, value in found.items() if name.startswith("gapline_engine_")
+    }
 
 
 @pytest.mark.parametrize(("option", "is_there"), [("off", False), ("1G", True)])

@@ -1,0 +1,1 @@
+"""The inference engine beside this sidecar: what it says of itself while one of its streams is silent."""
