@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from itertools import pairwise
 from typing import Final
 
 from otel.align import (
@@ -57,6 +58,8 @@ class Wait(StrEnum):
     GAP = "gap"
     FIRST_EVENT = "first_event"
     END = "end"
+    PACE = "pace"
+    """A stretch in which a segment fell behind, without one long gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Decomposition:
     """One wait at the reader and who made it; the terms add up to gap_ns.
 
     ended_by: index of the reader's event that ended the wait, its event count for the end of the stream.
-    windows: for each lane the part that was searched.
+    windows: for each lane the part that was searched, or the stretch of it.
     """
 
     wait: Wait
@@ -108,6 +111,16 @@ class Lineup:
     @property
     def last(self) -> Lane:
         return self.lanes[-1]
+
+    @property
+    def rewriters(self) -> list[str]:
+        """Hops that passed on another amount of text than they got: positions beyond them match only roughly."""
+        if self.is_partial:
+            return []
+        pairs = pairwise(lane for lane in self.lanes if not lane.is_pending)
+        return [
+            outer.name for inner, outer in pairs if inner.total[1] < outer.total[0] or outer.total[1] < inner.total[0]
+        ]
 
     @property
     def source(self) -> Segment:

@@ -9,6 +9,7 @@ from typing import Final
 from otel.decompose import CLIENT, Decomposition, Kind, Segment
 from otel.evidence import Stuck, Whereabouts
 from otel.hop import EGRESS
+from otel.pace import Gaps
 from otel.rhythm import Rhythm
 
 MS: Final = 1_000_000
@@ -25,6 +26,7 @@ class Cause(StrEnum):
     SLOW_FIRST_EVENT = "slow_first_event"
     APP_STALL = "app_stall"
     BUFFERING = "buffering"
+    THROTTLING = "throttling"
     NETWORK = "network"
     SLOW_READER = "slow_reader"
     HIDDEN_OUTPUT = "hidden_output"
@@ -50,11 +52,13 @@ class Reach(StrEnum):
 class Policy:
     """The thresholds. floor_ns: what a hop, link, reader or sidecar may add (healthy ones stay below 50 ms on a
     busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
-    excuses. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown."""
+    excuses. behind_ns: by how much a segment may fall behind without one long wait.
+    rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown."""
 
     floor_ns: int = 250 * MS
     first_event_ns: int = 5_000 * MS
     ceiling_ns: int = 5_000 * MS
+    behind_ns: int = 500 * MS
     rhythm_elsewhere_ns: int | None = None
 
 
@@ -90,7 +94,7 @@ class Verdict:
     """The answer. `findings` begins with the named one; `missing` says what evidence would tell more.
 
     longest and first are the reader's longest wait between two deliveries and the wait for the first, even when
-    nothing is wrong; None where there was none to see.
+    nothing is wrong; None where there was none to see. gaps: how the gaps are distributed at each tap.
     """
 
     status: Status
@@ -102,6 +106,7 @@ class Verdict:
     rhythm: Rhythm | None = None
     longest: Decomposition | None = None
     first: Decomposition | None = None
+    gaps: tuple[Gaps, ...] = ()
 
     @property
     def named(self) -> Finding | None:

@@ -123,6 +123,9 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["error_said"] = said
     if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
         evidence["limits_passed"] = ", ".join(passed)
+    if any(f.decomposition and f.decomposition.wait is Wait.PACE for f in verdict.findings):
+        evidence["median_gap_s"] = {gaps.tap: _s(gaps.median_ns) for gaps in verdict.gaps}
+        evidence["p90_gap_s"] = {gaps.tap: _s(gaps.p90_ns) for gaps in verdict.gaps}
     if named is not None:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None
@@ -291,6 +294,7 @@ def _span_of_wait(path: Path, wait: Decomposition | None) -> tuple[int, int] | N
     stop = {
         Wait.FIRST_EVENT: wait.gap_ns,
         Wait.GAP: lineup.reader[min(wait.ended_by, lineup.last.count - 1)],
+        Wait.PACE: lineup.reader[min(wait.ended_by, lineup.last.count - 1)],
         Wait.END: lineup.reader[-1] + wait.gap_ns,
     }[wait.wait]
     return stop - wait.gap_ns, stop

@@ -89,10 +89,10 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     match finding.cause:
         case Cause.SOURCE_STALL:
             says = f"{who} sent nothing for {term}"
+        case _ if wait.wait is Wait.PACE:
+            says = f"{_slowly(path, finding)} more slowly than it came, {term} in all"
         case Cause.SLOW_READER:
-            behind = finding.segment.upstream
-            reader = "the reader" if who == CLIENT else who
-            says = f"{reader} behind {behind} did not take the answer for {term}"
+            says = f"{_reader(path, finding)} did not take the answer for {term}"
         case Cause.NETWORK:
             says = f"the {who} held the answer for {term}"
         case Cause.BUFFERING:
@@ -105,6 +105,23 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     least = " at least" if path.is_open else ""  # it lasts at least as long as the last report says
     says = says.replace(f" for {term}", f" for{least} {term}")
     return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}."
+
+
+def _slowly(path: Path, finding: Finding) -> str:
+    match finding.cause:
+        case Cause.SLOW_READER:
+            return f"{_reader(path, finding)} took the answer"
+        case Cause.NETWORK:
+            return f"the {blamed(path, finding)} carried the answer"
+        case Cause.SELF:
+            return f"our own sidecar at {finding.segment.upstream} passed the answer on"
+        case _:
+            return f"{blamed(path, finding)} passed the answer on"
+
+
+def _reader(path: Path, finding: Finding) -> str:
+    who = blamed(path, finding)
+    return f"{'the reader' if who == CLIENT else who} behind {finding.segment.upstream}"
 
 
 def _alone(verdict: Verdict) -> str:
@@ -121,6 +138,8 @@ def _wait(wait: Decomposition, finding: Finding) -> str:
             return f"a {gap} wait for the end of the answer"
         case Wait.GAP:
             return f"a {gap} gap {_place(finding, finding.at_seq)}"
+        case Wait.PACE:
+            return f"{gap} without one long gap, from {_place(finding, finding.at_seq)} on,"
     assert_never(wait.wait)
 
 

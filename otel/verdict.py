@@ -35,9 +35,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     seen = Seen(findings=[])
     if lineup is not None:
         seen = look(lineup, policy)
-        missing += [
-            f"{name} passed on other text than it got: events match only roughly" for name in _rewritten(lineup)
-        ]
+        missing += [f"{name} passed on other text than it got: events match only roughly" for name in lineup.rewriters]
     notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]
@@ -57,6 +55,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         rhythm=seen.rhythm,
         longest=seen.longest,
         first=seen.first,
+        gaps=seen.gaps,
     )
 
 
@@ -88,7 +87,7 @@ def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
     """Whether, in a text that some hop rewrote, a tap above the segment shows the same silence at another place:
     then the events were matched wrongly, and the segment is not the one."""
     wait = finding.decomposition
-    if lineup is None or lineup.is_partial or wait is None or wait.wait is not Wait.GAP or not _rewritten(lineup):
+    if lineup is None or lineup.is_partial or wait is None or wait.wait is not Wait.GAP or not lineup.rewriters:
         return False
     if finding.segment.kind not in {Kind.BETWEEN, Kind.READER}:
         return False
@@ -110,14 +109,6 @@ def _doubt(finding: Finding, lineup: Lineup | None, rhythm: Rhythm | None, polic
     if _is_shown_above(finding, lineup):
         return f"a hop above {finding.segment.downstream} shows the same silence at another place of the rewritten text"
     return None
-
-
-def _rewritten(lineup: Lineup) -> list[str]:
-    """Hops that passed on another amount of visible text than they got: positions beyond them match only roughly."""
-    if lineup.is_partial:
-        return []
-    pairs = pairwise(lane for lane in lineup.lanes if not lane.is_pending)
-    return [outer.name for inner, outer in pairs if inner.total[1] < outer.total[0] or outer.total[1] < inner.total[0]]
 
 
 def _is_empty(path: Path) -> bool:
@@ -143,7 +134,7 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
-    if lineup is not None and finding.decomposition is not None and (lineup.is_partial or _rewritten(lineup)):
+    if lineup is not None and finding.decomposition is not None and (lineup.is_partial or lineup.rewriters):
         confidence *= 0.5
     if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
         confidence *= 0.6  # an attempt that is not on the path may have taken part of the time

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, TypedDict
 
-from otel import decompose
+from otel import decompose, pace
 from otel.align import Lane
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
-from otel.evidence import Stuck, Whereabouts, whereabouts
+from otel.evidence import Stuck, Whereabouts, whereabouts, whereabouts_over
 from otel.findings import MS, Cause, Finding, Policy
 from otel.hop import WEBSOCKET, EventClass
 from otel.rhythm import Rhythm, rhythm_of
@@ -30,12 +30,13 @@ TEETH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the waits of an answer show: its findings, its rhythm, and its longest and its first wait."""
+    """What the waits of an answer show: its findings, rhythm, longest and first wait, and the gaps at each tap."""
 
     findings: list[Finding]
     rhythm: Rhythm | None = None
     longest: Decomposition | None = None
     first: Decomposition | None = None
+    gaps: tuple[pace.Gaps, ...] = ()
 
 
 def look(lineup: Lineup, policy: Policy) -> Seen:
@@ -50,8 +51,8 @@ def look(lineup: Lineup, policy: Policy) -> Seen:
         return Seen(_explained(_judged(lineup, gaps, None, rhythm, policy)), rhythm)
     first = decompose.first_event(lineup)
     longest = max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup)
-    findings = _judged(lineup, [*gaps, first], decompose.end(lineup), rhythm, policy)
-    return Seen(_explained(findings), rhythm, longest, first)
+    findings = [*_judged(lineup, [*gaps, first], decompose.end(lineup), rhythm, policy), *_behind(lineup, policy)]
+    return Seen(_explained(sorted(findings, key=lambda f: -f.term_ns)), rhythm, longest, first, pace.gaps_of(lineup))
 
 
 class Place(TypedDict):
@@ -126,6 +127,41 @@ def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) 
         )
 
 
+def _behind(lineup: Lineup, policy: Policy) -> Iterable[Finding]:
+    """Who fell behind without one long wait. How long the source itself took for the stretch is no fault of anyone."""
+    for behind in pace.fell_behind(lineup, limit_ns=policy.behind_ns):
+        cause, kernel, where = _cause_of_pace(lineup, behind)
+        added = sum(max(0, ns) for s, ns in behind.wait.terms.items() if s.kind is not Kind.SOURCE)
+        yield Finding(
+            cause=cause,
+            segment=behind.segment,
+            term_ns=behind.term_ns,
+            decomposition=behind.wait,
+            **_place_of(lineup, behind.wait),
+            confidence=behind.term_ns / added,
+            kernel=kernel,
+            where=where,
+        )
+
+
+def _cause_of_pace(lineup: Lineup, behind: pace.Behind) -> tuple[Cause, Stuck | None, Whereabouts | None]:
+    segment = behind.segment
+    if segment.kind is Kind.SIDECAR:
+        return Cause.SELF, None, None
+    n = _lane_before(lineup, segment)
+    stretch = behind.wait.windows[n]
+    where, kernel = whereabouts_over(lineup.lanes[n], stretch.first, stretch.last, is_delivered=behind.is_delivered)
+    if where is Whereabouts.NETWORK:
+        return Cause.NETWORK, kernel, where
+    return Cause.SLOW_READER if segment.kind is Kind.READER else Cause.THROTTLING, kernel, where
+
+
+def _lane_before(lineup: Lineup, segment: Segment) -> int:
+    return next(
+        i for i, lane in enumerate(lineup.lanes) if lane.name == segment.upstream and lineup.before(i + 1) == segment
+    )
+
+
 def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm, policy: Policy) -> float:
     if segment.kind is not Kind.SOURCE:
         return policy.floor_ns
@@ -143,13 +179,16 @@ def _is_conversation(source: Lane) -> bool:
 
 
 def _place_of(lineup: Lineup, wait: Decomposition) -> Place:
-    """Where in the output the wait lies: the event that ended it, and what had been delivered when it began."""
+    """Where in the output the wait lies: the event that ended it (the first of a stretch), and what had been delivered
+    when it began."""
     last = lineup.last
     before = last.event_count - 1 if wait.wait is Wait.END else wait.ended_by - 1
+    if wait.wait is Wait.PACE:
+        before = wait.windows[-1].first
     if before < 0:
         return {"at_seq": last.seq[0], "at_position": 0, "is_position_exact": True}
     return {
-        "at_seq": None if wait.wait is Wait.END else last.seq[wait.ended_by],
+        "at_seq": None if wait.wait is Wait.END else last.seq[before + 1],
         "at_position": last.low[before],
         "is_position_exact": last.low[before] == last.high[before],
     }
@@ -165,9 +204,7 @@ def _cause(
             return Cause.HIDDEN_OUTPUT, None, None
         return _by_wait(wait, Cause.SOURCE_STALL), None, None
     late = Cause.SLOW_READER if segment.kind is Kind.READER else Cause.APP_STALL
-    n = next(
-        i for i, lane in enumerate(lineup.lanes) if lane.name == segment.upstream and lineup.before(i + 1) == segment
-    )
+    n = _lane_before(lineup, segment)
     lane = lineup.lanes[n]
     if wait.wait is Wait.GAP:
         window = wait.windows[n]
@@ -186,7 +223,7 @@ def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
             return Cause.SLOW_FIRST_EVENT
         case Wait.END:
             return Cause.END_HOLD
-        case Wait.GAP:
+        case Wait.GAP | Wait.PACE:
             return during_stream
 
 
@@ -225,14 +262,27 @@ def _is_tooth(finding: Finding, combs: dict[Segment, list[int]]) -> bool:
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what another finding explains: the late first event and the held end of an app that buffers,
-    and all but the longest of one segment's findings of one cause."""
+    """Leave out what another finding explains: the late first event and the held end of an app that buffers, the
+    single waits of a stretch in which their segment fell behind, and all but the longest of one segment's findings of
+    one cause."""
     buffers = {f.segment: f.term_ns for f in reversed(findings) if f.cause is Cause.BUFFERING}
     kept: list[Finding] = []
     for finding in findings:
+        if any(_is_part_of(finding, other) for other in findings):
+            continue
         edge = finding.cause in {Cause.SLOW_FIRST_EVENT, Cause.END_HOLD}
         if edge and finding.term_ns < 1.6 * buffers.get(finding.segment, 0):
             continue
         if not any(f.segment == finding.segment and f.cause is finding.cause for f in kept):
             kept.append(finding)
     return kept
+
+
+def _is_part_of(finding: Finding, stretch: Finding) -> bool:
+    """Whether a wait of a segment is one of many in a stretch in which it fell behind: no wait in it explains half."""
+    wait, behind = finding.decomposition, stretch.decomposition
+    if wait is None or behind is None or wait.wait is not Wait.GAP or behind.wait is not Wait.PACE:
+        return False
+    last = behind.windows[-1]
+    is_within = last.first < wait.ended_by <= last.last
+    return finding.segment == stretch.segment and is_within and 2 * finding.term_ns <= stretch.term_ns

@@ -16,7 +16,12 @@ from otel.view.text import cells, count, milliseconds, pad, pad_left, seconds
 
 READER_WAITED: Final = "the reader waited"
 ROOMY_CELLS: Final = 100  # from here on a segment stands beside its owner
-_WAIT: Final = {"gap": "between two deliveries", "first_event": "for the first output", "end": "for the end"}
+_WAIT: Final = {
+    "gap": "between two deliveries",
+    "first_event": "for the first output",
+    "end": "for the end",
+    "pace": "in which it fell behind",
+}
 
 
 def label_of(segment: Segment | None) -> str | None:
@@ -50,7 +55,7 @@ def fill_of(term: Term, look: Look) -> str:
 def wait_title(verdict: VerdictAnswer) -> str:
     """What the reader waited for, in words."""
     where = ""
-    if verdict.wait == "gap" and verdict.at_seq:
+    if verdict.wait in {"gap", "pace"} and verdict.at_seq:
         about = "" if verdict.at_position_exact else "about "
         after = f" ({about}{count(verdict.at_position)} characters)" if verdict.at_position else ""
         where = f", after {count(verdict.at_seq)} events{after}"

@@ -19,7 +19,7 @@ LIMIT_MAX: Final = 1_000
 ID_CHARS: Final = 4_096
 """Longest id in a path. Longer ones than otel.ids records are looked up by their digest."""
 LIVE_PATH: Final = "/api/live"
-WAITS: Final = ("gap", "first_event", "end")
+WAITS: Final = ("gap", "first_event", "end", "pace")
 
 _SECONDS: Final = "seconds, or a time such as 250ms, 15m or 7d"
 
@@ -226,7 +226,9 @@ def _schemas() -> Schema:
             since=_maybe(_text("when the wait began or the answer broke off, by the last hop's clock", **when)),
             **named,
             segment=_maybe(_ref("Segment")),
-            at_seq=_maybe(_whole("sequence number, at the last tap, of the event that ended the wait")),
+            at_seq=_maybe(
+                _whole("sequence number, at the last tap, of the event that ended the wait, or began the stretch")
+            ),
             at_position=_maybe(_whole("characters of visible output delivered when the wait began")),
             at_position_exact=_maybe(_flag("that number is exact, not rounded down to the quantum")),
             contributions=_list(

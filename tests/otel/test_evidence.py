@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.align import lane_of
-from otel.evidence import Whereabouts, stuck, whereabouts
+from otel.evidence import Whereabouts, stuck, whereabouts, whereabouts_over
 from otel.hop import EventClass, KernelSample
 from tests.support.chain import MS, PEAK, Chain, S, run
 
@@ -39,6 +39,34 @@ def test_a_connection_that_was_never_sampled_says_nothing():
 
 def test_a_window_shrunk_to_a_quarter_of_its_own_peak_is_the_peer():
     assert whereabouts(lane(*series(window=PEAK // 8, unsent=9_000)), [5], S)[0] is Whereabouts.PEER
+
+
+class TestOverAStretch:
+    """Which bytes were outstanding does not matter, only for how long and in what company."""
+
+    def over(self, *samples, peak: int | None = PEAK, is_delivered: bool = False):
+        return whereabouts_over(lane(*samples, peak=peak), 5, 6, is_delivered=is_delivered)[0]
+
+    def test_what_was_acknowledged_in_time_lay_with_the_peer(self):
+        assert self.over(*series(acked=6), is_delivered=True) is Whereabouts.PEER
+
+    def test_an_open_window_and_bytes_in_flight_are_the_network(self):
+        assert self.over(*series(acked=6)) is Whereabouts.NETWORK
+
+    def test_a_window_that_is_mostly_shut_is_the_peer(self):
+        assert self.over(*series(acked=6, window=0, unsent=9_000)) is Whereabouts.PEER
+
+    def test_loss_is_the_network_all_the_same(self):
+        assert self.over(*series(acked=6, window=0, lost=1)) is Whereabouts.NETWORK
+
+    def test_a_window_that_is_shut_now_and_then_tells_neither(self):
+        mixed = series(acked=6)[:9] + series(acked=6, window=0)[9:]
+        assert self.over(*mixed) is Whereabouts.UNKNOWN
+
+    def test_without_samples_nothing_is_known(self):
+        assert self.over() is Whereabouts.UNKNOWN
+        assert self.over(*series(flying=0)) is Whereabouts.UNKNOWN
+        assert self.over(*series(), peak=None, is_delivered=True) is Whereabouts.UNKNOWN
 
 
 def test_loss_is_the_network_whatever_the_window_says():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,16 @@ def test_a_hop_says_what_was_asked_and_how_it_ended():
     assert (asked["outcome"], asked["cut"], asked["bytes_missing"]) == ("upstream_cut", "reset", 7)
     assert (asked["prompt"], asked["messages_sent"]) == ("<16K", None)
     assert (told["gateway"]["messages_sent"], told["gateway"]["cut"]) == (2, None)
+
+
+def test_falling_behind_is_told_with_the_gaps_at_each_tap():
+    answer, timeline = answers(Chain(paces=[(PROXY, 60 * MS)]))
+    assert (answer["cause"], answer["wait"], answer["at_seq"]) == ("throttling", "pace", 1)
+    assert answer["gap_s"] == round(sum(term["seconds"] for term in answer["contributions"]), 6)
+    assert answer["evidence"]["median_gap_s"] == {"model-worker": 0.025, PROXY: 0.06, GATEWAY: 0.06}
+    assert answer["evidence"]["p90_gap_s"][PROXY] == 0.06
+    assert timeline["wait"]["end_s"] - timeline["wait"]["start_s"] == pytest.approx(answer["gap_s"])
+    assert "median_gap_s" not in answers(Chain())[0]["evidence"]
 
 
 def test_a_stall_is_told_in_one_sentence_with_its_numbers():

@@ -17,6 +17,10 @@ CASES = {
     Cause.SLOW_READER: (Chain(slow_reader=(60, 2 * S)), "The reader behind gateway did not take the answer for"),
     Cause.NETWORK: (Chain(lossy=(WORKER, 60, 2 * S)), "The network between model-worker and inference-proxy held"),
     Cause.BUFFERING: (Chain(events=400, buffers=[(PROXY, 2 * S)]), "held output back and released it in bursts"),
+    Cause.THROTTLING: (
+        Chain(paces=[(PROXY, 60_000_000)]),
+        "passed the answer on more slowly than it came, 4.17 s in all",
+    ),
     Cause.SELF: (Chain(freeze=(PROXY, 60, 2 * S)), "Our own sidecar at inference-proxy held the answer for"),
     Cause.TRUNCATED: (Chain(cut=(PROXY, 40)), "Inference-proxy app broke the answer off after 40 events"),
     Cause.CLIENT_DISCONNECT: (Chain(leave=40), "The client left after 40 events"),

@@ -237,6 +237,8 @@ FAULTS = st.one_of(
     ),
     st.builds(lambda at: Chain(leave=at), st.integers(1, 110)),
     st.builds(lambda jitter: Chain(jitter=jitter * MS), st.integers(1, 40)),
+    st.builds(lambda hop, ms: Chain(paces=[(hop, ms * MS)]), st.sampled_from([PROXY, GATEWAY]), st.integers(35, 900)),
+    st.builds(lambda ms: Chain(sluggish=ms * MS), st.integers(35, 900)),
 )
 
 

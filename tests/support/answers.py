@@ -89,6 +89,11 @@ class Case:
     lag: dict[str, list[list[float]]] = field(default_factory=dict)
     tail_s: float = 0.004
     wait_of: int | None = None
+    wait_from: int | None = None  # of a stretch the event before it, else the one before wait_of
+
+    @property
+    def wait_after(self) -> int | None:
+        return self.wait_from if self.wait_from is not None else self.wait_of - 1 if self.wait_of else None
 
     def timeline(self) -> Answer:
         left = self.stream.times()
@@ -96,7 +101,7 @@ class Case:
         verdict = self._verdict(left, taps)
         wait = None
         if self.wait_of is not None and verdict["contributions"]:
-            start = left[-2][self.wait_of - 1] if self.wait_of else 0.0
+            start = 0.0 if self.wait_after is None else left[-2][self.wait_after]
             wait = {
                 "start_s": _r(start - taps[-1]["shift_s"]),
                 "end_s": _r(left[-1][self.wait_of] - taps[-1]["shift_s"]),
@@ -176,7 +181,8 @@ class Case:
     def _terms(self, left: list[list[float]]) -> list[Answer]:
         if self.wait_of is None:
             return []
-        silences = [times[self.wait_of] - (times[self.wait_of - 1] if self.wait_of else 0.0) for times in left]
+        after = self.wait_after
+        silences = [times[self.wait_of] - (0.0 if after is None else times[after]) for times in left]
         before = 0.0
         terms = []
         for label, owner, silence in zip(self.stream.labels, self.stream.owners, silences, strict=True):
@@ -430,6 +436,26 @@ def buffering_at_the_gateway() -> Answer:
     return Case(Stream(holds=holds), said=said, wait_of=161).timeline()
 
 
+def throttling_at_the_proxy() -> Answer:
+    sentence = (
+        "Inference-proxy app passed the answer on more slowly than it came, 4.16 s in all: GAP without one long gap, "
+        "from after 121 events (3,872 characters) on, at the reader, and no other hop added as much."
+    )
+    ends = ("model-worker", "inference-proxy")
+    said = _named("throttling", "inference-proxy", "inference-proxy app", ends, sentence)
+    said |= {
+        "at_seq": 121,
+        "at_position": 3872,
+        "wait": "pace",
+        "evidence": {
+            "median_gap_s": {"model-worker": 0.025, "inference-proxy": 0.03, "gateway": 0.03},
+            "p90_gap_s": {"model-worker": 0.029, "inference-proxy": 0.06, "gateway": 0.06},
+        },
+    }
+    holds = [Hold(2, seq, 0.06) for seq in range(120, 240)]
+    return Case(Stream(holds=holds), said=said, wait_of=239, wait_from=120).timeline()
+
+
 def hidden_output() -> Answer:
     sentence = (
         "Nothing stalled: model-worker app sent reasoning or control events all through a 3.02 s gap after 150 "
@@ -508,6 +534,7 @@ ANSWERS: Final[dict[str, Callable[[], Answer]]] = {
         self_hold,
         slow_first_event,
         buffering_at_the_gateway,
+        throttling_at_the_proxy,
         hidden_output,
         five_hops,
         skewed_clocks,

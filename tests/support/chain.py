@@ -7,6 +7,7 @@ returns the hops, source first; a reader sits behind the last one.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -39,6 +40,7 @@ WORKER, PROXY, GATEWAY = NAMES = ("model-worker", "inference-proxy", "gateway")
 LINK = 300_000
 HAND_OVER = 60_000
 APP = 1 * MS
+ROOM = 20
 PEAK = 131_072
 
 
@@ -57,6 +59,8 @@ class Chain:
 
     stall: (hop or "source", event, ns), buffer: (hop, ns), merge: hop -> events joined into one,
     freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
+    paces: (hop, ns) whose app passes on one event in so long; narrow: (hop, ns) behind which the link carries one in so
+    long; sluggish: the reader takes one in so long, with room for ROOM of them.
     cut: (segment's hop or "source", event), leave: the event after which the reader leaves. phases: (class, events)
     one after the other, content for the rest. strips: a hop -> the class that it does not pass on.
     """
@@ -75,6 +79,9 @@ class Chain:
     freeze: tuple[str, int, int] | None = None
     slow_reader: tuple[int, int] | None = None
     lossy: tuple[str, int, int] | None = None
+    paces: Sequence[tuple[str, int]] = ()
+    narrow: tuple[str, int] | None = None
+    sluggish: int | None = None
     cut: tuple[str, int] | None = None
     leave: int | None = None
     names: Sequence[str] = NAMES
@@ -157,6 +164,8 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
         if not at_source:
             at += sum(ns for hop, event, ns in chain.stalls if hop == name and event == k)
             at += sum(ns for hop, ns in chain.slow_first if hop == name and k == 0)
+            if held:
+                at = max([at, *(held[-1].at + ns for hop, ns in chain.paces if hop == name)])
         held.append(replace(text, at=max(at, held[-1].at if held else 0)))
     held = [text for text in held if text.event_class is not chain.strips.get(name)]
     for hop, every in chain.buffers:
@@ -189,8 +198,10 @@ def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: b
         begin = texts[at].at + LINK + HAND_OVER
         lost = (begin, begin + chain.lossy[2])
         samples += _samples(lost, asked, at, window=PEAK, lost=1)
+    pull = chain.sluggish if is_last else None
     stamps: list[Stamp] = []
     passed: list[Text] = []
+    freed: list[int] = []  # when the peer's kernel had each event
     for k, text in enumerate(texts):
         arrived = text.at + LINK
         if frozen and frozen[0] <= arrived < frozen[1]:
@@ -200,11 +211,22 @@ def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: b
             if k > event:
                 arrived = max(arrived, stuck[1])
             taken = max(arrived, stuck[1]) + HAND_OVER
+        if pull is not None:
+            arrived = max(arrived, stamps[-1].taken_ns + asked if stamps else 0)
+            taken = max(arrived + HAND_OVER, freed[k - ROOM] if k >= ROOM else 0)
+            freed.append(max(taken, (freed[-1] if freed else 0) + pull))
+            if taken > arrived + HAND_OVER:
+                blocked.append(Blocked(arrived + HAND_OVER // 2 - asked, taken - asked, 4096))
         stamps.append(Stamp(k, arrived - asked, taken - asked, text.event_class, text.position))
         out = taken
+        if chain.narrow is not None and chain.narrow[0] == name:
+            out = max(out, passed[-1].at + chain.narrow[1]) if passed else out
+            freed.append(out)
         if lost and lost[0] <= out < lost[1]:
             out = lost[1]
         passed.append(replace(text, at=out))
+    if freed:
+        samples += _watched([s.taken_ns + asked for s in stamps if s.taken_ns is not None], freed, asked, pull=pull)
     if frozen:
         lag.append(Interval(frozen[0] - asked, frozen[1] - asked))
     last = stamps[-1].taken_ns if stamps else chain.first
@@ -292,6 +314,27 @@ def _samples(span: tuple[int, int], asked: int, acked: int, *, window: int, lost
 
     inside = [sample(at, is_over=False) for at in range(span[0] + 100 * MS, span[1], 100 * MS)]
     return [*inside, sample(span[1] + MS, is_over=True)]
+
+
+def _watched(taken: Sequence[int], freed: Sequence[int], asked: int, *, pull: int | None) -> list[KernelSample]:
+    """Samples of a connection whose peer has each event when `freed` says; it shuts its window where it has to pull."""
+    samples = []
+    for at in range(taken[0] + 100 * MS, freed[-1] + 200 * MS, 100 * MS):
+        acked = bisect_right(freed, at)
+        is_idle = acked == len(freed) or taken[acked] > at
+        samples.append(
+            KernelSample(
+                offset_ns=at - asked,
+                acked_count=acked,
+                in_flight_segments=0 if is_idle or pull else 1,
+                unsent_bytes=0 if is_idle or not pull else 4096,
+                window_bytes=0 if pull and not is_idle else PEAK,
+                lost_segments=0,
+                congestion_state=0,
+                backoff=0,
+            )
+        )
+    return samples
 
 
 def shifted(hop: Hop, *, wall_ns: int) -> Hop:
