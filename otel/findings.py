@@ -52,13 +52,15 @@ class Reach(StrEnum):
 class Policy:
     """The thresholds. floor_ns: what a hop, link, reader or sidecar may add (healthy ones stay below 50 ms on a
     busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
-    excuses. behind_ns: by how much a segment may fall behind without one long wait.
-    rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown."""
+    excuses. behind_ns: by how much a segment may fall behind without one long wait. slow_gap_ns: half of the gaps
+    of a slow source are at least this long. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other
+    streams, None if unknown."""
 
     floor_ns: int = 250 * MS
     first_event_ns: int = 5_000 * MS
     ceiling_ns: int = 5_000 * MS
     behind_ns: int = 500 * MS
+    slow_gap_ns: int = 200 * MS
     rhythm_elsewhere_ns: int | None = None
 
 
@@ -95,6 +97,7 @@ class Verdict:
 
     longest and first are the reader's longest wait between two deliveries and the wait for the first, even when
     nothing is wrong; None where there was none to see. gaps: how the gaps are distributed at each tap.
+    slow_source: those of the source where it was slow all through; whether that is its nature cannot be told.
     """
 
     status: Status
@@ -107,6 +110,7 @@ class Verdict:
     longest: Decomposition | None = None
     first: Decomposition | None = None
     gaps: tuple[Gaps, ...] = ()
+    slow_source: Gaps | None = None
 
     @property
     def named(self) -> Finding | None:

@@ -123,7 +123,8 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["error_said"] = said
     if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
         evidence["limits_passed"] = ", ".join(passed)
-    if any(f.decomposition and f.decomposition.wait is Wait.PACE for f in verdict.findings):
+    is_about_pace = any(f.decomposition and f.decomposition.wait is Wait.PACE for f in verdict.findings)
+    if is_about_pace or verdict.slow_source is not None:
         evidence["median_gap_s"] = {gaps.tap: _s(gaps.median_ns) for gaps in verdict.gaps}
         evidence["p90_gap_s"] = {gaps.tap: _s(gaps.p90_ns) for gaps in verdict.gaps}
     if named is not None:

@@ -77,6 +77,9 @@ def _pauses(verdict: Verdict) -> str:
     hidden = next((f for f in verdict.findings if f.cause is Cause.HIDDEN_OUTPUT and f.decomposition), None)
     if hidden is not None:
         said.append(f"for {seconds(hidden.term_ns)} only reasoning or control events flowed, which did not reach it")
+    if verdict.slow_source is not None:
+        slow = verdict.slow_source
+        said.append(f"it was slow all through, half of the gaps at {slow.tap} were {seconds(slow.median_ns)} or longer")
     return f"; {', '.join(said)}" if said else ""
 
 

@@ -56,6 +56,9 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         longest=seen.longest,
         first=seen.first,
         gaps=seen.gaps,
+        slow_source=next(
+            (g for g in seen.gaps if g.tap == path.taps[0].place.tap and g.median_ns >= policy.slow_gap_ns), None
+        ),
     )
 
 

@@ -293,6 +293,15 @@ def test_the_gaps_at_each_tap_show_where_they_grew():
     assert found == {WORKER: 25, PROXY: 60, GATEWAY: 60}
 
 
+def test_a_source_that_is_slow_all_through_is_told_and_not_accused():
+    verdict = judge(join(run(Chain(gap=400 * MS))))
+    assert verdict.status is Status.HEALTHY
+    assert (verdict.slow_source.tap, verdict.slow_source.median_ns) == (WORKER, 400 * MS)
+    assert judge(join(run(Chain(gap=100 * MS)))).slow_source is None
+    bursty = Chain(events=400, schedule=[100_000] * 15 + [1200 * MS])
+    assert judge(join(run(bursty))).slow_source is None
+
+
 def test_too_few_gaps_show_no_distribution():
     assert gaps_of(lineup_of(run(Chain(events=8, gap=1 * S)))) == ()
     assert len(gaps_of(lineup_of(run(Chain(events=9, gap=1 * S))))) == 3

@@ -84,6 +84,8 @@ def test_falling_behind_is_told_with_the_gaps_at_each_tap():
     assert answer["evidence"]["p90_gap_s"][PROXY] == 0.06
     assert timeline["wait"]["end_s"] - timeline["wait"]["start_s"] == pytest.approx(answer["gap_s"])
     assert "median_gap_s" not in answers(Chain())[0]["evidence"]
+    slow, _ = answers(Chain(gap=400 * MS))
+    assert (slow["cause"], slow["evidence"]["median_gap_s"][PROXY]) == ("none", 0.4)
 
 
 def test_a_stall_is_told_in_one_sentence_with_its_numbers():

@@ -50,3 +50,10 @@ def test_a_missing_tap_is_named_with_its_neighbour():
 def test_an_unknown_rhythm_says_what_would_tell():
     path = join(run(Chain(schedule=[100_000] * 29 + [800_000_000], events=60)))
     assert "rhythm of this source is unknown" in sentence(path, judge(path))
+
+
+def test_a_source_that_is_slow_all_through_is_told_where_nothing_is_wrong():
+    path = join(run(Chain(gap=400_000_000)))
+    assert sentence(path, judge(path)).endswith(
+        "it was slow all through, half of the gaps at model-worker were 0.40 s or longer."
+    )
