@@ -12,6 +12,9 @@ from otel.findings import Cause, Finding, Reach, Status, Verdict
 from otel.hop import EGRESS, Ending
 from otel.join import Path
 
+ALSO_TOLD: Final = 2
+"""Further contributors that the sentence names, the largest first; the list of them has all."""
+
 _REACHED: Final = {
     Reach.CONSUMED: "it was delivered and consumed on time",
     Reach.RECEIVED: "it was received by the client on time; whether it was consumed was not observed",
@@ -167,14 +170,16 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
 
 def _also(path: Path, verdict: Verdict) -> str:
     named = verdict.findings[0]
-    waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
+    waits = [f for f in verdict.findings[1:] if f.decomposition is not None and f.cause is not Cause.HIDDEN_OUTPUT]
     waits = [f for f in waits if not (named.is_silence and f.segment == named.segment)]  # the same wait, already told
     if not waits:
         return ""
-    who, term = blamed(path, waits[0]), seconds(waits[0].term_ns)
-    if named.decomposition is None:
-        return f"; before that, {who} had added {term}"
-    return f"; {who} added {term} as well"
+    added = [
+        f"{blamed(path, f)} {'had ' if named.decomposition is None else ''}added {seconds(f.term_ns)}" for f in waits
+    ]
+    more = f" and {len(waits) - ALSO_TOLD} more" if len(waits) > ALSO_TOLD else ""
+    said = ", ".join(added[:ALSO_TOLD]) + more
+    return f"; before that, {said}" if named.decomposition is None else f"; {said} as well"
 
 
 def _place(finding: Finding, events: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel.findings import Cause, Policy
+from otel.hop import EventClass
 from otel.join import join
 from otel.sentence import owner, sentence
 from otel.verdict import judge
@@ -50,6 +51,34 @@ def test_a_missing_tap_is_named_with_its_neighbour():
 def test_an_unknown_rhythm_says_what_would_tell():
     path = join(run(Chain(schedule=[100_000] * 29 + [800_000_000], events=60)))
     assert "rhythm of this source is unknown" in sentence(path, judge(path))
+
+
+class TestSeveralFaults:
+    """What else made the reader wait is told behind the largest, in order, and not at any length."""
+
+    def told(self, *stalls, **more):
+        path = join(run(Chain(stalls=stalls, **more)))
+        return sentence(path, judge(path))
+
+    def test_two_of_them_are_told_with_their_seconds(self):
+        text = self.told(("source", 20, 3 * S), (PROXY, 50, 4 * S), (GATEWAY, 80, 2 * S))
+        assert text.startswith("Inference-proxy app held the answer for 4.00 s")
+        assert text.endswith("; model-worker app added 3.02 s, gateway app added 2.00 s as well.")
+
+    def test_of_more_the_number_is_told(self):
+        text = self.told(("source", 20, 3 * S), (PROXY, 50, 4 * S), (GATEWAY, 80, 2 * S), freeze=(GATEWAY, 110, S))
+        assert text.endswith("; model-worker app added 3.02 s, gateway app added 2.00 s and 1 more as well.")
+
+    def test_what_came_before_a_cut_had_been_added(self):
+        text = self.told((PROXY, 20, 2 * S), (GATEWAY, 30, S), cut=(PROXY, 60))
+        assert text.endswith("; before that, inference-proxy app had added 2.00 s, gateway app had added 1.00 s.")
+
+    def test_output_that_the_reader_does_not_see_is_nobodys_addition(self):
+        hidden = {"events": 460, "phases": [(EventClass.REASONING, 400)], "strips": {GATEWAY: EventClass.REASONING}}
+        path = join(run(Chain(stalls=[(GATEWAY, 430, 2 * S)], **hidden)))
+        verdict = judge(path)
+        assert Cause.HIDDEN_OUTPUT in {f.cause for f in verdict.findings}
+        assert sentence(path, verdict).endswith("and no other hop added as much.")
 
 
 def test_a_source_that_is_slow_all_through_is_told_where_nothing_is_wrong():
