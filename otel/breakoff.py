@@ -2,7 +2,8 @@
 
 Closing travels in both directions, so every tap of a broken answer looks abnormal. An upstream that ended
 early is charged from the source on: the first tap that saw it stands right behind the segment at fault. When
-no tap saw that, a downstream that closed is charged from the reader on.
+no tap saw that, a downstream that closed is charged from the reader on. An answer that a sidecar's limit ended is
+charged to the segment in which the silence began, and the finding says whose limit it was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from otel import decompose
 from otel.align import covered
 from otel.decompose import CLIENT, Kind, Lineup, Segment
-from otel.findings import Cause, Finding
+from otel.findings import Cause, Facts, Finding
 from otel.hop import OUTPUT, Ending, EventClass, Hop, Side
 from otel.join import Path
 
@@ -23,8 +24,8 @@ _UPSTREAM_ENDED: Final = {
     Ending.MISSING_TERMINAL: (Cause.TRUNCATED, "its upstream ended without the terminal event"),
     Ending.REFUSED: (Cause.TRUNCATED, "its upstream could not be reached"),
     Ending.ERROR_EVENT: (Cause.ERROR_EVENT, "its upstream sent an error event"),
-    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
-    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
+    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TIMED_OUT, "its upstream sent nothing within its limit"),
+    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TIMED_OUT, "its upstream sent nothing within its limit"),
 }
 _LATE: Final = frozenset({Ending.TIMED_OUT_FIRST_EVENT, Ending.TIMED_OUT_NEXT_EVENT})
 _CONTENT_LIMIT: Final = "content_timeout"
@@ -92,11 +93,18 @@ def _silenced(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding:
     hop = taps[n]
     limit = hop.exchange.error_type or "a limit"
     waited_ns = _silent_ns(hop) if limit == _CONTENT_LIMIT or hop.end is None else hop.end.idle_ns
+    at = _began(taps, n, waited_ns)
+    detail = f"the sidecar of {hop.place.hop} ended the answer after {waited_ns / 1e9:.2f} s of silence ({limit})"
+    facts: Facts = {"limit_fired": {"limit": limit, "at": hop.place.tap, "silence_s": round(waited_ns / 1e9, 6)}}
+    return replace(_ending(taps, at, Cause.TIMED_OUT, detail, lineup), facts=facts)
+
+
+def _began(taps: Sequence[Hop], n: int, waited_ns: int) -> int:
+    """At which tap, from the source on, a silence that ended at tap n was first seen: its segment made it."""
     at = n
     while at and waited_ns - _silent_ns(taps[at - 1]) < decompose.HOLD_NS:
         at -= 1
-    detail = f"the sidecar of {hop.place.hop} ended the answer after {waited_ns / 1e9:.2f} s of silence ({limit})"
-    return replace(_ending(taps, at, Cause.TRUNCATED, detail, lineup), is_silence=True)
+    return at
 
 
 def _silent_ns(hop: Hop) -> int:

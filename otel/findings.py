@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +13,9 @@ from otel.hop import EGRESS
 from otel.rhythm import Rhythm
 
 MS: Final = 1_000_000
+
+Fact = str | int | float
+Facts = Mapping[str, Fact | Mapping[str, Fact]]
 
 
 class Status(StrEnum):
@@ -34,6 +38,7 @@ class Cause(StrEnum):
     ABORTED = "aborted"
     CLIENT_DISCONNECT = "client_disconnect"
     ERROR_EVENT = "error_event"
+    TIMED_OUT = "timed_out"
     NONE = "none"
 
 
@@ -63,8 +68,8 @@ class Finding:
     """One cause found: in which segment, for how long, within which wait of the reader.
 
     decomposition is None for an ending. at_seq: the event, at the tap nearest the reader, that ended the wait, or
-    the last before an ending. at_position: visible characters delivered when the wait began. is_silence: it ended
-    because nothing came for too long, and a sidecar ended it.
+    the last before an ending. at_position: visible characters delivered when the wait began. facts: what else it rests
+    on, by names that end in their unit.
     """
 
     cause: Cause
@@ -78,7 +83,7 @@ class Finding:
     kernel: Stuck | None = None
     where: Whereabouts | None = None
     detail: str = ""
-    is_silence: bool = False
+    facts: Facts = field(default_factory=dict)
 
     @property
     def first_hop(self) -> str:

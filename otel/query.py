@@ -123,6 +123,8 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["error_said"] = said
     if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
         evidence["limits_passed"] = ", ".join(passed)
+    for finding in reversed(verdict.findings):
+        evidence |= finding.facts
     if named is not None:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None

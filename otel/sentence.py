@@ -136,7 +136,7 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} dropped the answer{after}"
         case Cause.ERROR_EVENT:
             says = f"{who} answered with an error{after}"
-        case _ if finding.is_silence:
+        case Cause.TIMED_OUT:
             says = f"{who} fell silent{after}"
         case _:
             says = f"{who} broke the answer off{after}"
@@ -146,7 +146,8 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
 def _also(path: Path, verdict: Verdict) -> str:
     named = verdict.findings[0]
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
-    waits = [f for f in waits if not (named.is_silence and f.segment == named.segment)]  # the same wait, already told
+    if named.cause is Cause.TIMED_OUT:  # the silence of its own segment is the wait that is told already
+        waits = [f for f in waits if f.segment != named.segment]
     if not waits:
         return ""
     who, term = blamed(path, waits[0]), seconds(waits[0].term_ns)

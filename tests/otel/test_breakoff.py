@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel.breakoff import broken_off
 from otel.findings import Cause
@@ -12,7 +14,7 @@ from otel.hop import Blocked, End, Ending, EventClass, Phase, Side
 from otel.join import join
 from otel.sentence import sentence
 from otel.verdict import judge
-from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
 
 C, CUT, LEFT = Ending.COMPLETE, Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
 
@@ -123,12 +125,17 @@ def test_a_limit_that_passed_is_charged_to_where_the_silence_began_not_to_the_ho
     path = join(silenced(by))
     (finding,) = broken_off(path, None)
 
-    assert (finding.cause, finding.first_hop) == (Cause.TRUNCATED, WORKER)
+    assert (finding.cause, finding.first_hop) == (Cause.TIMED_OUT, WORKER)
+    assert finding.facts == {
+        "limit_fired": {"limit": "next_event_timeout", "at": path.taps[by].place.tap, "silence_s": 3.0}
+    }
     assert (
         finding.detail == f"the sidecar of {path.taps[by].place.hop} ended the answer after 3.00 s of silence "
         "(next_event_timeout)"
     )
-    assert sentence(path, judge(path)).startswith("Model-worker app fell silent after 60 events")
+    text = sentence(path, judge(path))
+    assert text.startswith("Model-worker app fell silent after 60 events")
+    assert "before that" not in text, "the silence is told once"
 
 
 @pytest.mark.parametrize(("held_by", "hop"), [(1, PROXY), (2, GATEWAY)])
@@ -136,6 +143,23 @@ def test_a_limit_that_passed_is_charged_to_the_app_that_kept_what_still_came(hel
     (finding,) = broken_off(join(silenced(2, held_by=held_by)), None)
 
     assert finding.first_hop == hop
+
+
+@given(
+    by=st.integers(0, 2),
+    held_by=st.none() | st.integers(1, 2),
+    waited=st.integers(2_000, 600_000),
+    order=st.permutations([0, 1, 2]),
+    hours=st.lists(st.integers(-48, 48), min_size=3, max_size=3),
+)
+def test_whose_silence_it_was_depends_on_no_wall_clock_and_no_order(by, held_by, waited, order, hours):
+    held_by = None if held_by is None or held_by > by else held_by
+    hops = silenced(by, held_by=held_by, waited=waited * MS)
+    hops = [shifted(hops[n], wall_ns=hours[n] * 3_600 * S) for n in order]
+    (finding,) = broken_off(join(hops, expected_path=NAMES), None)
+
+    assert (finding.cause, finding.first_hop) == (Cause.TIMED_OUT, NAMES[held_by or 0])
+    assert finding.facts["limit_fired"]["at"] == NAMES[by]
 
 
 def test_pings_do_not_hide_where_the_content_ended():
