@@ -14,6 +14,9 @@ from otel.rhythm import Rhythm
 
 MS: Final = 1_000_000
 
+IDLE_TIMERS_NS: Final = (60_000 * MS, 90_000 * MS, 300_000 * MS, 600_000 * MS)
+"""What things come with: nginx and load balancers 60 s, Envoy 300 s, the SDKs of model APIs 600 s."""
+
 Fact = str | int | float
 Facts = Mapping[str, Fact | Mapping[str, Fact]]
 
@@ -39,6 +42,7 @@ class Cause(StrEnum):
     CLIENT_DISCONNECT = "client_disconnect"
     ERROR_EVENT = "error_event"
     TIMED_OUT = "timed_out"
+    IDLE_TIMER = "idle_timer"
     NONE = "none"
 
 
@@ -55,12 +59,14 @@ class Reach(StrEnum):
 class Policy:
     """The thresholds. floor_ns: what a hop, link, reader or sidecar may add (healthy ones stay below 50 ms on a
     busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
-    excuses. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown."""
+    excuses. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other streams, None if unknown.
+    idle_timers_ns: after how long without a byte the hops of this path cut a stream."""
 
     floor_ns: int = 250 * MS
     first_event_ns: int = 5_000 * MS
     ceiling_ns: int = 5_000 * MS
     rhythm_elsewhere_ns: int | None = None
+    idle_timers_ns: tuple[int, ...] = IDLE_TIMERS_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,8 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} dropped the answer{after}"
         case Cause.ERROR_EVENT:
             says = f"{who} answered with an error{after}"
+        case Cause.IDLE_TIMER:
+            says = f"{'the client' if who == CLIENT else who} ended the answer{after}"
         case Cause.TIMED_OUT:
             says = f"{who} fell silent{after}"
         case _:
@@ -146,7 +148,7 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
 def _also(path: Path, verdict: Verdict) -> str:
     named = verdict.findings[0]
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
-    if named.cause is Cause.TIMED_OUT:  # the silence of its own segment is the wait that is told already
+    if named.cause in {Cause.TIMED_OUT, Cause.IDLE_TIMER}:  # the silence of its own segment is told already
         waits = [f for f in waits if f.segment != named.segment]
     if not waits:
         return ""

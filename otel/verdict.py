@@ -31,7 +31,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     lineup, unaligned = decompose.line_up(path.taps)
     missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
     missing += [_attempt(hop) for hop in path.others]
-    breaks = broken_off(path, lineup)
+    breaks = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
     seen = Seen(findings=[])
     if lineup is not None:
         seen = look(lineup, policy)
