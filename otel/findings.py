@@ -43,6 +43,7 @@ class Cause(StrEnum):
     ERROR_EVENT = "error_event"
     TIMED_OUT = "timed_out"
     IDLE_TIMER = "idle_timer"
+    CANCEL_IGNORED = "cancel_ignored"
     NONE = "none"
 
 

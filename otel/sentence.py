@@ -136,6 +136,8 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} dropped the answer{after}"
         case Cause.ERROR_EVENT:
             says = f"{who} answered with an error{after}"
+        case Cause.CANCEL_IGNORED:
+            says = f"{who} went on when the client had left{after}"
         case Cause.IDLE_TIMER:
             says = f"{'the client' if who == CLIENT else who} ended the answer{after}"
         case Cause.TIMED_OUT:
@@ -150,11 +152,13 @@ def _also(path: Path, verdict: Verdict) -> str:
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None]
     if named.cause in {Cause.TIMED_OUT, Cause.IDLE_TIMER}:  # the silence of its own segment is told already
         waits = [f for f in waits if f.segment != named.segment]
+    went_on = next((f for f in verdict.findings[1:] if f.cause is Cause.CANCEL_IGNORED), None)
+    said = "" if went_on is None else f"; {blamed(path, went_on)} went on for {seconds(went_on.term_ns)} after that"
     if not waits:
-        return ""
+        return said
     who, term = blamed(path, waits[0]), seconds(waits[0].term_ns)
     if named.decomposition is None:
-        return f"; before that, {who} had added {term}"
+        return f"{said}; before that, {who} had added {term}"
     return f"; {who} added {term} as well"
 
 

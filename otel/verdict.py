@@ -17,6 +17,7 @@ from otel import decompose
 from otel.align import overlap
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
+from otel.departure import with_ignored
 from otel.evidence import Whereabouts
 from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import Ending, Hop, TapRole
@@ -31,7 +32,8 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     lineup, unaligned = decompose.line_up(path.taps)
     missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
     missing += [_attempt(hop) for hop in path.others]
-    breaks = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
+    broken = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
+    breaks = [finding for each in broken for finding in with_ignored(each, path.taps)]
     seen = Seen(findings=[])
     if lineup is not None:
         seen = look(lineup, policy)
