@@ -68,7 +68,7 @@ def _late(taps: Sequence[Hop]) -> tuple[list[_Late], Facts]:
     for n, tap in reversed(list(enumerate(taps))):
         is_first = n == len(taps) - 1
         count = tap.traffic.wasted_count if is_first else _events_after(tap, -base_ns)
-        closed_s[tap.place.tap] = round(max(0, _over_ns(tap) + base_ns) / 1e9, 6)
+        closed_s[tap.place.tap] = round(max(0, over_ns(tap) + base_ns) / 1e9, 6)
         wasted[tap.place.tap] = count
         left_ns = tap.moments.client_left_ns
         if left_ns is None:
@@ -88,11 +88,11 @@ def _late(taps: Sequence[Hop]) -> tuple[list[_Late], Facts]:
 def _app_between(inner: Hop, outer: Hop, *, since_ns: int) -> _Late:
     """What the app between two taps did from since_ns on, when the outer tap closed; on the inner tap's clock."""
     handed = [s.arrived_ns for s in inner.timeline.stamps if s.arrived_ns > since_ns]
-    over_ns = _over_ns(inner)
+    ended_ns = over_ns(inner)
     return _Late(
         segment=Segment(Kind.BETWEEN, inner.place.tap, outer.place.tap),
-        term_ns=over_ns - since_ns,
-        noticing_ns=over_ns - handed[0] if handed else 0,
+        term_ns=ended_ns - since_ns,
+        noticing_ns=ended_ns - handed[0] if handed else 0,
         wasted_count=_events_after(inner, since_ns),
     )
 
@@ -105,7 +105,7 @@ def _shift(outer: Hop, inner: Hop) -> int | None:
     return outer.moments.request_forwarded_ns
 
 
-def _over_ns(hop: Hop) -> int:
+def over_ns(hop: Hop) -> int:
     """When its downstream had left or had everything; of an exchange that still runs, the last that is known of it."""
     moments = hop.moments
     ends = (moments.client_left_ns, moments.downstream_ended_ns, moments.upstream_ended_ns, moments.closed_ns)

@@ -44,6 +44,7 @@ class Cause(StrEnum):
     TIMED_OUT = "timed_out"
     IDLE_TIMER = "idle_timer"
     CANCEL_IGNORED = "cancel_ignored"
+    RETRY = "retry"
     NONE = "none"
 
 

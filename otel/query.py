@@ -25,6 +25,8 @@ from otel.verdict import lag_ns, longest_gap_ns
 GAP_NS: Final = 250_000_000
 """Gaps drawn and listed in a timeline."""
 
+ATTEMPTS_TOLD: Final = 8
+"""Of other attempts of a request, each with how long it took and how it ended; `attempts` counts all of them."""
 _ERROR_STATUS: Final = 400
 
 Answer = dict[str, Any]
@@ -121,6 +123,9 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
     }
     if (said := next((text for hop in path.taps if (text := _error_said(hop))), None)) is not None:
         evidence["error_said"] = said
+    if path.others:
+        told = [_attempt(hop) for hop in path.others[:ATTEMPTS_TOLD]]
+        evidence["other_attempts"] = ", ".join([*told, *(["…"] if len(path.others) > ATTEMPTS_TOLD else [])])
     if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
         evidence["limits_passed"] = ", ".join(passed)
     for finding in reversed(verdict.findings):
@@ -132,6 +137,12 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         if (engine := engine_facts(path, named)) is not None:
             evidence["engine"] = engine
     return evidence
+
+
+def _attempt(hop: Hop) -> str:
+    how = hop.end.ending.value if hop.end else "open"
+    status = f" ({hop.exchange.status})" if hop.exchange.status else ""
+    return f"{hop.place.tap} {how}{status} after {hop.moments.closed_ns / 1e9:.2f} s"
 
 
 def _error_said(hop: Hop) -> str | None:

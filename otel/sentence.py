@@ -97,6 +97,8 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
             says = f"the {who} held the answer for {term}"
         case Cause.BUFFERING:
             says = f"{who} held output back and released it in bursts, up to {term} each time"
+        case Cause.RETRY:
+            says = f"{who} {finding.detail}, which took {term}"
         case Cause.SELF:
             says = f"our own sidecar at {finding.segment.upstream} held the answer for {term}"
         case _:

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from otel import decompose
 from otel.align import overlap
+from otel.attempts import with_lost
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
 from otel.departure import with_ignored
@@ -31,15 +32,15 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     policy = policy or Policy()
     lineup, unaligned = decompose.line_up(path.taps)
     missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
-    missing += [_attempt(hop) for hop in path.others]
     broken = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
     breaks = [finding for each in broken for finding in with_ignored(each, path.taps)]
-    seen = Seen(findings=[])
+    seen, charged = Seen(findings=[]), tuple[Hop, ...]()
     if lineup is not None:
-        seen = look(lineup, policy)
+        seen, charged = with_lost(look(lineup, policy), path, floor_ns=policy.floor_ns)
         missing += [
             f"{name} passed on other text than it got: events match only roughly" for name in _rewritten(lineup)
         ]
+    missing += [_attempt(hop) for hop in path.others if hop not in charged]
     notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]
@@ -147,7 +148,8 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.7
     if lineup is not None and finding.decomposition is not None and (lineup.is_partial or _rewritten(lineup)):
         confidence *= 0.5
-    if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
+    is_uncertain = finding.cause is not Cause.RETRY and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}
+    if path.others and is_uncertain:
         confidence *= 0.6  # an attempt that is not on the path may have taken part of the time
     return replace(finding, confidence=round(confidence, 3))
 

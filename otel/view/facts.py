@@ -37,6 +37,7 @@ _PHRASES: Final = {
     "before_running": "{} running before",
     "before_waiting": "{} waiting before",
     "before_kv_cache_share": "KV cache {} before",
+    "other_attempts": "they were {}",
     "attempts": "{} other attempts under this id",
     "requests": "{} requests under this id",
 }
