@@ -10,48 +10,16 @@ from hypothesis import strategies as st
 
 from otel.decompose import Wait
 from otel.findings import Cause, Policy, Status
-from otel.hop import End, Ending, Hop, Phase, Place, Side, TapRole
+from otel.hop import Ending, Hop, Place, TapRole
 from otel.join import join
 from otel.query import verdict_answer
 from otel.sentence import sentence
 from otel.verdict import judge
+from tests.support.broken import lost, tried_again
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
 
 CUT, LEFT = Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
 POLICY = Policy(first_event_ns=S)
-
-
-def lost(
-    hop: Hop, took_ns: int, *, before_ns: int = 0, ending: Ending = CUT, number: int = 0, status: int = 200
-) -> Hop:
-    """An attempt at the place of this hop that began so long before it (0: as long as it took), and gave nothing."""
-    before_ns = before_ns or took_ns
-    is_left = ending is LEFT
-    return replace(
-        hop,
-        span_id=f"{number + 1:016x}",
-        anchor=replace(
-            hop.anchor, monotonic_ns=hop.anchor.monotonic_ns - before_ns, wall_ns=hop.anchor.wall_ns - before_ns
-        ),
-        exchange=replace(hop.exchange, status=status),
-        timeline=replace(hop.timeline, stamps=()),
-        moments=replace(
-            hop.moments,
-            headers_received_ns=None,
-            upstream_ended_ns=None if is_left else took_ns,
-            downstream_ended_ns=None if is_left else took_ns,
-            client_left_ns=took_ns if is_left else None,
-            closed_ns=took_ns + MS,
-        ),
-        end=End(ending, Side.DOWNSTREAM if is_left else Side.UPSTREAM, Phase.HEADERS, took_ns),
-    )
-
-
-def tried_again(*, took_ns: int = 4 * S, by: str = PROXY, **how) -> list[Hop]:
-    """A path whose app `by` waited for a lost attempt at the hop before it, and then tried again."""
-    hops = run(Chain(slow_first=[(by, took_ns)]))
-    at = NAMES.index(by) - 1
-    return [lost(hops[at], took_ns, **how), *hops]
 
 
 def on_another_clock(hop: Hop) -> Hop:

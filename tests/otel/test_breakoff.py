@@ -14,6 +14,7 @@ from otel.hop import Blocked, End, Ending, EventClass, Phase, Side
 from otel.join import join
 from otel.sentence import sentence
 from otel.verdict import judge
+from tests.support.broken import silenced
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
 
 C, CUT, LEFT = Ending.COMPLETE, Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
@@ -92,32 +93,6 @@ def test_what_a_sidecar_ended_itself_is_its_own(endings, hop):
 
 def test_a_sidecar_that_refused_is_not_the_error_of_the_app_behind_it():
     assert found(Ending.REJECTED, C, C, status=503) == (Cause.SELF, WORKER)
-
-
-def silenced(by: int, *, token: str = "next_event_timeout", waited: int = 3 * S, held_by: int | None = None):
-    """Three hops of an answer that fell silent after its 60th event, of which the sidecar of hop `by` made an end.
-
-    held_by: the hop whose app kept what still came from then on; else the source sent nothing more.
-    """
-    hops = list(run(Chain(events=60)))
-    for n, hop in enumerate(hops):
-        last_ns = hop.timeline.stamps[-1].arrived_ns
-        is_fed = held_by is not None and n < held_by
-        until_ns = last_ns + (10 * MS if is_fed else waited)
-        left = End(LEFT, Side.DOWNSTREAM, Phase.EVENTS, until_ns - last_ns, cut="fin")
-        ending = Ending.TIMED_OUT_FIRST_EVENT if token == "first_event_timeout" else Ending.TIMED_OUT_NEXT_EVENT
-        ours = End(ending, Side.SIDECAR, Phase.EVENTS, waited, cut="timeout")
-        moments = replace(
-            hop.moments,
-            upstream_ended_ns=None,
-            client_left_ns=until_ns if n < by else None,
-            downstream_ended_ns=None,
-            closed_ns=until_ns,
-        )
-        exchange = replace(hop.exchange, error_type=token if n == by else None)
-        end = left if n < by else ours if n == by else End(CUT, Side.UPSTREAM, Phase.EVENTS, waited, cut="fin")
-        hops[n] = replace(hop, moments=moments, end=end, exchange=exchange)
-    return hops
 
 
 @pytest.mark.parametrize("by", [0, 1, 2])

@@ -11,47 +11,13 @@ from hypothesis import strategies as st
 from otel.breakoff import broken_off
 from otel.departure import WENT_ON_NS, with_ignored
 from otel.findings import Cause, Status
-from otel.hop import WEBSOCKET, End, Ending, Hop, Phase, Side, State
+from otel.hop import WEBSOCKET, State
 from otel.join import join
 from otel.query import verdict_answer
 from otel.sentence import sentence
 from otel.verdict import judge
+from tests.support.broken import EVENTS, GAP, LEFT_AFTER, departed
 from tests.support.chain import APP, GATEWAY, LINK, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
-
-LEFT_AFTER = 40
-EVENTS = 300
-GAP = 200 * MS
-
-
-def departed(*, gateway_ns: int = 0, proxy_ns: int = 0, **chain) -> list[Hop]:
-    """The reader left after LEFT_AFTER events; the apps of gateway and proxy went on for so long after that."""
-    hops = run(Chain(events=EVENTS, gap=GAP, **chain))
-    gateway = hops[2]
-    left_ns = gateway.timeline.stamps[LEFT_AFTER - 1].taken_ns + MS
-    began = [hop.anchor.wall_ns - gateway.anchor.wall_ns for hop in hops]
-    closes = [left_ns + gateway_ns + proxy_ns + 2 * APP, left_ns + gateway_ns + APP, left_ns]
-    return [closed(hop, at - start) for hop, at, start in zip(hops, closes, began, strict=True)]
-
-
-def closed(hop: Hop, at_ns: int) -> Hop:
-    """The hop with its downstream leaving at this time, unless the answer was whole before."""
-    if hop.moments.downstream_ended_ns is not None and hop.moments.downstream_ended_ns <= at_ns:
-        return hop
-    stamps = tuple(s for s in hop.timeline.stamps if s.arrived_ns <= at_ns)
-    moments = replace(
-        hop.moments,
-        upstream_ended_ns=None,
-        downstream_ended_ns=None,
-        client_left_ns=at_ns,
-        upstream_closed_ns=at_ns,
-        closed_ns=at_ns + MS,
-    )
-    return replace(
-        hop,
-        moments=moments,
-        timeline=replace(hop.timeline, stamps=stamps),
-        end=End(Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, Phase.EVENTS, 10 * MS, cut="fin"),
-    )
 
 
 def judged(hops):

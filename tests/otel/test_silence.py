@@ -15,32 +15,11 @@ from otel.join import join
 from otel.sentence import sentence
 from otel.silence import TIMER_SLACK_NS, began, silent_ns, timer_behind, was_reaped
 from otel.verdict import judge
+from tests.support.broken import cut_in_silence
 from tests.support.builders import a_conversation, a_hop, ns
-from tests.support.chain import GATEWAY, MS, NAMES, WORKER, Chain, S, run, shifted
+from tests.support.chain import GATEWAY, MS, NAMES, WORKER, S, shifted
 
 OWNERS = (*NAMES, "client")
-
-
-def cut(by: int, *, after_ns: int):
-    """An answer of 60 events after which nothing came, until the app before tap `by` (3: the reader) ended it."""
-    hops = list(run(Chain(events=60)))
-    for n, hop in enumerate(hops):
-        until_ns = hop.timeline.stamps[-1].arrived_ns + after_ns
-        end = (
-            End(Ending.UPSTREAM_CUT, Side.UPSTREAM, Phase.EVENTS, after_ns, cut="fin")
-            if n >= by
-            else End(Ending.CLIENT_DISCONNECT, Side.DOWNSTREAM, Phase.EVENTS, after_ns, cut="fin")
-        )
-        moments = replace(
-            hop.moments,
-            upstream_ended_ns=until_ns if n >= by else None,
-            client_left_ns=until_ns if n < by else None,
-            upstream_closed_ns=until_ns if n < by else None,
-            downstream_ended_ns=None,
-            closed_ns=until_ns + MS,
-        )
-        hops[n] = replace(hop, moments=moments, end=end)
-    return hops
 
 
 def changed(hops, n, **fields):
@@ -50,7 +29,7 @@ def changed(hops, n, **fields):
 @pytest.mark.parametrize("by", [0, 1, 2, 3])
 @pytest.mark.parametrize("timer_s", [60, 90, 300, 600])
 def test_an_answer_that_was_cut_as_long_after_its_last_byte_as_a_timer_lasts_was_cut_by_that_timer(by, timer_s):
-    (finding,) = broken_off(join(cut(by, after_ns=timer_s * S + 14 * MS), expected_path=NAMES), None)
+    (finding,) = broken_off(join(cut_in_silence(by, after_ns=timer_s * S + 14 * MS), expected_path=NAMES), None)
 
     assert (finding.cause, finding.first_hop) == (Cause.IDLE_TIMER, OWNERS[by])
     assert finding.facts == {"idle_timer": {"timer_s": timer_s, "silence_s": timer_s + 0.014, "silent_before": WORKER}}
@@ -65,7 +44,7 @@ def test_an_answer_that_was_cut_as_long_after_its_last_byte_as_a_timer_lasts_was
     ],
 )
 def test_the_sentence_has_the_timer_and_whose_silence_it_was(by, who, also):
-    path = join(cut(by, after_ns=60 * S), expected_path=NAMES)
+    path = join(cut_in_silence(by, after_ns=60 * S), expected_path=NAMES)
 
     assert sentence(path, judge(path)) == (
         f"{who} ended the answer after 60 events (about 224 characters): 60.00 s after the last byte, "
@@ -80,7 +59,7 @@ def test_the_sentence_has_the_timer_and_whose_silence_it_was(by, who, also):
     hours=st.lists(st.integers(-48, 48), min_size=3, max_size=3),
 )
 def test_only_a_close_beside_a_timer_is_that_timers_and_the_hop_is_the_same_without(by, after, order, hours):
-    hops = cut(by, after_ns=after * MS)
+    hops = cut_in_silence(by, after_ns=after * MS)
     path = join([shifted(hops[n], wall_ns=hours[n] * 3_600 * S) for n in order], expected_path=NAMES)
     (finding,) = broken_off(path, None)
 
@@ -92,16 +71,16 @@ def test_only_a_close_beside_a_timer_is_that_timers_and_the_hop_is_the_same_with
 
 
 def test_a_timer_that_the_operator_named_counts_and_no_other_does():
-    path = join(cut(2, after_ns=42 * S), expected_path=NAMES)
+    path = join(cut_in_silence(2, after_ns=42 * S), expected_path=NAMES)
 
     assert judge(path).cause is Cause.TRUNCATED
     assert judge(path, Policy(idle_timers_ns=(42 * S,))).cause is Cause.IDLE_TIMER
-    assert judge(join(cut(2, after_ns=60 * S)), Policy(idle_timers_ns=(42 * S,))).cause is Cause.TRUNCATED
+    assert judge(join(cut_in_silence(2, after_ns=60 * S)), Policy(idle_timers_ns=(42 * S,))).cause is Cause.TRUNCATED
 
 
 @pytest.mark.parametrize("status", [200, 504])
 def test_a_timer_that_answers_with_an_error_is_one_too(status):
-    hops = cut(2, after_ns=60 * S)
+    hops = cut_in_silence(2, after_ns=60 * S)
     ending = Ending.ERROR_EVENT if status == 200 else Ending.COMPLETE
     end = End(ending, Side.UPSTREAM, Phase.DRAIN, 0)
     hops = changed(hops, 2, end=end, exchange=replace(hops[2].exchange, status=status))
@@ -111,13 +90,13 @@ def test_a_timer_that_answers_with_an_error_is_one_too(status):
 
 
 def test_an_error_of_the_source_is_its_error_however_late():
-    hops = cut(0, after_ns=60 * S)
+    hops = cut_in_silence(0, after_ns=60 * S)
     end = replace(hops[0].end, ending=Ending.ERROR_EVENT)
     assert broken_off(join(changed(hops, 0, end=end)), None)[0].cause is Cause.ERROR_EVENT
 
 
 def test_the_app_that_kept_what_still_came_is_told_from_the_one_whose_timer_it_was():
-    hops = cut(3, after_ns=60 * S)
+    hops = cut_in_silence(3, after_ns=60 * S)
     for n in (0, 1):  # the gateway's app took everything that came until the end, and passed nothing on
         hops = changed(
             hops,
@@ -132,7 +111,7 @@ def test_the_app_that_kept_what_still_came_is_told_from_the_one_whose_timer_it_w
 
 
 def test_a_downstream_that_took_nothing_or_got_keepalives_shows_no_timer():
-    hops = cut(2, after_ns=60 * S)
+    hops = cut_in_silence(2, after_ns=60 * S)
     left_ns = hops[1].moments.client_left_ns
     blocked = replace(hops[1].timeline, blocked=(Blocked(left_ns - 59 * S, left_ns, 1),))
     kept = replace(hops[1].traffic, keepalive_count=3)
@@ -143,13 +122,13 @@ def test_a_downstream_that_took_nothing_or_got_keepalives_shows_no_timer():
 
 
 def test_a_request_that_was_never_forwarded_met_no_timer():
-    hops = cut(0, after_ns=60 * S)
+    hops = cut_in_silence(0, after_ns=60 * S)
     unsent = changed(hops, 0, moments=replace(hops[0].moments, request_forwarded_ns=None))
     assert timer_behind(unsent, 0, IDLE_TIMERS_NS) is None
 
 
 def test_a_whole_answer_is_silent_for_no_time_and_one_that_nobody_took_either():
-    (hop, *_) = cut(3, after_ns=60 * S)
+    (hop, *_) = cut_in_silence(3, after_ns=60 * S)
     left_ns = hop.moments.client_left_ns
     assert silent_ns(hop) == 60 * S
     assert silent_ns(replace(hop, end=replace(hop.end, ending=Ending.COMPLETE))) == 0
@@ -158,8 +137,8 @@ def test_a_whole_answer_is_silent_for_no_time_and_one_that_nobody_took_either():
 
 
 def test_a_silence_began_at_the_first_tap_that_shows_all_of_it():
-    assert began(cut(2, after_ns=60 * S), 2, 60 * S) == 0
-    assert began(cut(2, after_ns=60 * S), 2, 61 * S) == 2
+    assert began(cut_in_silence(2, after_ns=60 * S), 2, 60 * S) == 0
+    assert began(cut_in_silence(2, after_ns=60 * S), 2, 61 * S) == 2
 
 
 # ------------------------------------------------------------------------------ connections that only rest
@@ -198,7 +177,7 @@ def test_a_conversation_that_breaks_off_at_any_other_time_is_truncated():
 
 
 def test_a_stream_on_which_a_client_only_listens_is_reaped_as_well():
-    hop = cut(0, after_ns=60 * S)[0]
+    hop = cut_in_silence(0, after_ns=60 * S)[0]
     listening = replace(hop, exchange=replace(hop.exchange, method="GET", dialect="mcp", has_terminal_rule=False))
     assert was_reaped(listening, IDLE_TIMERS_NS)
     assert not was_reaped(hop, IDLE_TIMERS_NS), "an answer was owed"
