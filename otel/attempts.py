@@ -22,19 +22,23 @@ from otel.waits import Seen
 
 CERTAIN: Final = 0.9
 LIKELY: Final = 0.7
-"""Of an attempt on another clock only the length is known, and not when it was."""
+"""Of an attempt on another clock only the length is known, and not when it was; and where the app that tried again had
+several requests with this id, not of which of them it was."""
 _ERROR_STATUS: Final = 400
 _OUR_DOING: Final = frozenset({Ending.LOST, Ending.DRAINED, Ending.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A lost attempt: its record nearest the app that tried again, where it was lost, and how long that took."""
+    """A lost attempt: its record nearest the app that tried again, where it was lost, and how long that took.
+
+    is_sure: it is known to have been in this wait, and of this request.
+    """
 
     hop: Hop
     segment: Segment
     took_ns: int
-    is_timed: bool
+    is_sure: bool
 
 
 def with_lost(seen: Seen, path: Path, *, floor_ns: int) -> tuple[Seen, tuple[Hop, ...]]:
@@ -74,13 +78,20 @@ def _lost_in(late: Finding, path: Path) -> list[_Lost]:
     n = taps[late.segment.upstream]
     carrier = path.taps[n]
     limit_ns = late.term_ns + decompose.HOLD_NS
+    trying = path.taps[taps[late.segment.downstream]].place
+    is_shared = path.is_shared or any(hop.place == trying for hop in path.others)
     again = [
-        _Lost(hop, _segment(*_innermost(path, n, hop), path), _took_ns(hop, carrier), _on_one_clock(hop, carrier))
+        _Lost(
+            hop,
+            _segment(*_innermost(path, n, hop), path),
+            _took_ns(hop, carrier),
+            is_sure=_on_one_clock(hop, carrier) and not is_shared,
+        )
         for hop in path.others
         if hop.place == carrier.place and _is_lost(hop) and _began_in(hop, carrier, limit_ns)
     ]
     elsewhere = [  # an attempt at a hop of another name stands on the path
-        _Lost(hop, Segment(Kind.BETWEEN, SOURCE, hop.place.tap), over_ns(hop), is_timed=False)
+        _Lost(hop, Segment(Kind.BETWEEN, SOURCE, hop.place.tap), over_ns(hop), is_sure=False)
         for hop in path.taps[: taps[late.segment.downstream]]
         if hop is not carrier and _is_lost(hop) and not hop.timeline.stamps
     ]
@@ -135,7 +146,7 @@ def _segment(n: int, hop: Hop, path: Path) -> Segment:
 
 
 def _finding(late: Finding, wait: Decomposition, segment: Segment, ns: int, lost: Sequence[_Lost]) -> Finding:
-    trust = CERTAIN if all(each.is_timed for each in lost) else LIKELY
+    trust = CERTAIN if all(each.is_sure for each in lost) else LIKELY
     attempts = "an earlier attempt" if len(lost) == 1 else f"{len(lost)} earlier attempts"
     return replace(
         late,
@@ -159,7 +170,10 @@ def _how(hop: Hop) -> str:
 def _in(finding: Finding, moved: Decomposition, term_ns: int) -> Finding:
     """The finding with the moved terms, where it is of that wait."""
     is_of_it = finding.decomposition is not None and finding.decomposition.wait is Wait.FIRST_EVENT
-    return replace(finding, decomposition=moved, term_ns=term_ns) if is_of_it else finding
+    if not is_of_it:
+        return finding
+    share = term_ns / finding.term_ns if finding.term_ns else 1.0
+    return replace(finding, decomposition=moved, term_ns=term_ns, confidence=finding.confidence * share)
 
 
 def _order(lost: _Lost) -> tuple[str, str]:

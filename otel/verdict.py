@@ -40,7 +40,8 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         missing += [
             f"{name} passed on other text than it got: events match only roughly" for name in _rewritten(lineup)
         ]
-    missing += [_attempt(hop) for hop in path.others if hop not in charged]
+    path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
+    missing += [_attempt(hop) for hop in path.others]
     notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]
@@ -148,8 +149,7 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.7
     if lineup is not None and finding.decomposition is not None and (lineup.is_partial or _rewritten(lineup)):
         confidence *= 0.5
-    is_uncertain = finding.cause is not Cause.RETRY and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}
-    if path.others and is_uncertain:
+    if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
         confidence *= 0.6  # an attempt that is not on the path may have taken part of the time
     return replace(finding, confidence=round(confidence, 3))
 

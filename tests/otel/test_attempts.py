@@ -111,6 +111,19 @@ def test_an_attempt_on_another_clock_is_charged_with_less_confidence():
     assert verdict.findings[0].confidence < 0.8
 
 
+def test_an_attempt_that_may_be_of_another_request_with_this_id_is_charged_with_less_confidence():
+    """Two requests under one id: whose attempt it was, the records do not say."""
+    attempt, worker, proxy, gateway = tried_again()
+    earlier = {"monotonic_ns": gateway.anchor.monotonic_ns - 9 * S, "wall_ns": gateway.anchor.wall_ns - 9 * S}
+    other = replace(gateway, span_id="f" * 16, anchor=replace(gateway.anchor, **earlier))
+    path = join([attempt, worker, proxy, gateway, other], expected_path=NAMES)
+    verdict = judge(path, POLICY)
+
+    assert path.is_shared
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.RETRY, WORKER)
+    assert verdict.findings[0].confidence < 0.8
+
+
 def test_an_attempt_at_a_worker_of_another_name_is_charged_to_that_worker():
     attempt, *hops = tried_again()
     other = replace(on_another_clock(attempt), place=Place("worker-b", TapRole.INGRESS))
