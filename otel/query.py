@@ -15,7 +15,7 @@ from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.engine import engine_facts
 from otel.evidence import Stuck
-from otel.findings import Finding, Status, Verdict
+from otel.findings import Cause, Finding, Status, Verdict
 from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
@@ -134,9 +134,16 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None
         evidence["kernel"] = _kernel(named.kernel)
-        if (engine := engine_facts(path, named)) is not None:
+        if (engine := engine_facts(path, _silence_of(verdict, named))) is not None:
             evidence["engine"] = engine
     return evidence
+
+
+def _silence_of(verdict: Verdict, named: Finding) -> Finding:
+    """The wait that is named; for a segment whose silence a limit ended, the wait which that silence was."""
+    if named.cause is not Cause.TIMED_OUT:
+        return named
+    return next((f for f in verdict.findings[1:] if f.segment == named.segment), named)
 
 
 def _attempt(hop: Hop) -> str:
