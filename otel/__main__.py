@@ -89,7 +89,10 @@ class Collector:
         self.clock = clock
         self.addresses: dict[str, str | None] = dict.fromkeys(LISTENERS)
         rules = Rules(
-            policy=Policy(first_event_ns=round(config.first_event_after * SECOND_NS)),
+            policy=Policy(
+                first_event_ns=round(config.first_event_after * SECOND_NS),
+                idle_timers_ns=tuple(round(timer_s * SECOND_NS) for timer_s in config.idle_timers),
+            ),
             stall_after_s=config.stall_after,
             expected_path=config.path,
         )

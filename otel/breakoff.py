@@ -2,7 +2,9 @@
 
 Closing travels in both directions, so every tap of a broken answer looks abnormal. An upstream that ended
 early is charged from the source on: the first tap that saw it stands right behind the segment at fault. When
-no tap saw that, a downstream that closed is charged from the reader on.
+no tap saw that, a downstream that closed is charged from the reader on. An answer that a sidecar's limit ended is
+charged to the segment in which the silence began, and the finding says whose limit it was. A cut that came as long
+after the last byte as an idle timer lasts is that timer's.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ from dataclasses import replace
 from typing import Final
 
 from otel import decompose
-from otel.align import covered
 from otel.decompose import CLIENT, Kind, Lineup, Segment
-from otel.findings import Cause, Finding
-from otel.hop import OUTPUT, Ending, EventClass, Hop, Side
+from otel.findings import IDLE_TIMERS_NS, Cause, Facts, Finding
+from otel.hop import OUTPUT, Ending, Hop, Side
 from otel.join import Path
+from otel.silence import began, silent_ns, timer_behind, was_reaped
 
 _UPSTREAM_ENDED: Final = {
     Ending.UPSTREAM_CUT: (Cause.TRUNCATED, "its upstream broke off"),
     Ending.MISSING_TERMINAL: (Cause.TRUNCATED, "its upstream ended without the terminal event"),
     Ending.REFUSED: (Cause.TRUNCATED, "its upstream could not be reached"),
     Ending.ERROR_EVENT: (Cause.ERROR_EVENT, "its upstream sent an error event"),
-    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
-    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TRUNCATED, "its upstream sent nothing within its limit"),
+    Ending.TIMED_OUT_FIRST_EVENT: (Cause.TIMED_OUT, "its upstream sent nothing within its limit"),
+    Ending.TIMED_OUT_NEXT_EVENT: (Cause.TIMED_OUT, "its upstream sent nothing within its limit"),
 }
 _LATE: Final = frozenset({Ending.TIMED_OUT_FIRST_EVENT, Ending.TIMED_OUT_NEXT_EVENT})
 _CONTENT_LIMIT: Final = "content_timeout"
@@ -34,15 +36,24 @@ _OUR_DOING: Final = {
     Ending.DRAINED: "the sidecar of {} was stopped before the answer was complete",
     Ending.REJECTED: "the sidecar of {} refused the request",
 }
+_CUTS: Final = frozenset({Cause.TRUNCATED, Cause.ERROR_EVENT, Cause.ABORTED, Cause.CLIENT_DISCONNECT})
+"""Ends that an idle timer may have made."""
 _ERROR_STATUS: Final = 400
 
 
-def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
-    """The finding of an answer that did not come to its end, if it did not; an ending has no terms."""
+def broken_off(path: Path, lineup: Lineup | None, *, timers_ns: Sequence[int] = IDLE_TIMERS_NS) -> list[Finding]:
+    """The finding of an answer that did not come to its end, if it did not; an ending has no terms.
+
+    timers_ns: after how long without a byte hops of the path end a stream.
+    """
+    return [_timed(finding, path.taps, timers_ns) for finding in _broken_off(path, lineup, timers_ns)]
+
+
+def _broken_off(path: Path, lineup: Lineup | None, timers_ns: Sequence[int]) -> list[Finding]:
     taps = path.taps
     ours: Finding | None = None
     for n, hop in enumerate(taps):
-        if _was_replaced(hop, taps[-1]):
+        if _was_replaced(hop, taps[-1]) or was_reaped(hop, timers_ns):
             continue
         found = _UPSTREAM_ENDED.get(hop.end.ending) if hop.end else None
         if (
@@ -59,6 +70,8 @@ def broken_off(path: Path, lineup: Lineup | None) -> list[Finding]:
         ours = ours or _ours(hop) or _given_up(taps, n, lineup)
     for n in reversed(range(len(taps))):
         hop = taps[n]
+        if was_reaped(hop, timers_ns):
+            continue
         if hop.end and hop.end.ending in _DOWNSTREAM_ENDED:
             return [_given_up(taps, n, lineup) or _left(taps, n, "saw its downstream close first", lineup)]
         if (finding := _ours(hop)) is not None:
@@ -91,26 +104,31 @@ def _silenced(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding:
     """The sidecar of tap n ended the answer at a limit: to blame is the segment in which the silence began."""
     hop = taps[n]
     limit = hop.exchange.error_type or "a limit"
-    waited_ns = _silent_ns(hop) if limit == _CONTENT_LIMIT or hop.end is None else hop.end.idle_ns
-    at = n
-    while at and waited_ns - _silent_ns(taps[at - 1]) < decompose.HOLD_NS:
-        at -= 1
+    waited_ns = silent_ns(hop) if limit == _CONTENT_LIMIT or hop.end is None else hop.end.idle_ns
+    at = began(taps, n, waited_ns)
     detail = f"the sidecar of {hop.place.hop} ended the answer after {waited_ns / 1e9:.2f} s of silence ({limit})"
-    return replace(_ending(taps, at, Cause.TRUNCATED, detail, lineup), is_silence=True)
+    facts: Facts = {"limit_fired": {"limit": limit, "at": hop.place.tap, "silence_s": round(waited_ns / 1e9, 6)}}
+    return replace(_ending(taps, at, Cause.TIMED_OUT, detail, lineup), facts=facts)
 
 
-def _silent_ns(hop: Hop) -> int:
-    """How long no event had come when the exchange was over, less the time in which nobody took any; 0 for a whole
-    answer, after which nothing is due."""
-    if hop.end is not None and hop.end.ending is Ending.COMPLETE:
-        return 0
-    moments = hop.moments
-    ends = (moments.client_left_ns, moments.upstream_ended_ns, moments.closed_ns)
-    until = next(ns for ns in ends if ns is not None)
-    events = [s.arrived_ns for s in hop.timeline.stamps if s.event_class is not EventClass.KEEPALIVE]
-    since = events[-1] if events else 0
-    blocked = covered(since, until, [(b.start_ns, b.end_ns) for b in hop.timeline.blocked])
-    return max(0, until - since - blocked)
+def _timed(finding: Finding, taps: Sequence[Hop], timers_ns: Sequence[int]) -> Finding:
+    """The same end, but of an idle timer, where it came when such a timer ends a stream."""
+    if finding.cause not in _CUTS or finding.segment.kind is Kind.SIDECAR:
+        return finding
+    names = [hop.place.tap for hop in taps]
+    n = len(taps) if finding.segment.kind is Kind.READER else names.index(finding.segment.downstream)
+    if n == 0 and finding.cause is not Cause.TRUNCATED:
+        return finding
+    found = timer_behind(taps, n, timers_ns)
+    if found is None:
+        return finding
+    timer_ns, silence_ns = found
+    first = names[began(taps, n, silence_ns)] if n else names[0]
+    detail = f"{silence_ns / 1e9:.2f} s after the last byte, as an idle timer of {timer_ns / 1e9:g} s does"
+    facts: Facts = {
+        "idle_timer": {"timer_s": timer_ns / 1e9, "silence_s": round(silence_ns / 1e9, 6), "silent_before": first}
+    }
+    return replace(finding, cause=Cause.IDLE_TIMER, detail=detail, facts=facts)
 
 
 def _ours(hop: Hop) -> Finding | None:

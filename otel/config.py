@@ -14,9 +14,10 @@ from pathlib import PurePath
 from typing import Any, Final, cast
 
 from otel import settings
+from otel.findings import IDLE_TIMERS_NS
 from otel.logs import AUTO, FORMATS
 from otel.settings import REQUIRED, Address, ConfigError, Option
-from otel.store.base import RetentionPolicy
+from otel.store.base import SECOND_NS, RetentionPolicy
 
 PREFIX: Final = "GAPLINE_COLLECTOR_"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
@@ -28,6 +29,9 @@ _LOCAL_GRPC: Final = Address("127.0.0.1", 4317)
 _LOCAL_HTTP: Final = Address("127.0.0.1", 4318)
 _LOCAL_QUERY: Final = Address("127.0.0.1", 24070)
 _LEVELS: Final = settings.choice("debug", "info", "warning", "error")
+_TIMERS_S: Final = tuple(ns / SECOND_NS for ns in IDLE_TIMERS_NS)
+LEAST_IDLE_TIMER_S: Final = 1.0
+"""Streams pause for less all the time, and end after any of these pauses."""
 _DAY_S: Final = 86_400.0
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1000}")
 _EXAMPLES: Final = """\
@@ -59,6 +63,7 @@ class Config:
     final_after: float
     stall_after: float
     first_event_after: float
+    idle_timers: tuple[float, ...]
     keep_healthy: float
     keep_abnormal: float
     keep_verdicts: float
@@ -85,6 +90,12 @@ def _optional(parse: Callable[[str], object]) -> Callable[[str], object]:
     return parse_or_none
 
 
+def _idle_timer(value: str) -> float:
+    if (timer_s := settings.seconds(value)) < LEAST_IDLE_TIMER_S:
+        raise ValueError(f"must be at least {LEAST_IDLE_TIMER_S:g} s")
+    return timer_s
+
+
 OPTIONS: Final = (
     Option("data", settings.path, REQUIRED, "directory of the store; made when it is not there", "DIR"),
     Option("grpc", _optional(settings.address), _LOCAL_GRPC, "take OTLP over gRPC here; or off", "HOST:PORT"),
@@ -98,6 +109,7 @@ OPTIONS: Final = (
     Option("final_after", settings.seconds, 10.0, "call a verdict final when no hop has come in for this long", "TIME"),
     Option("stall_after", settings.seconds, 2.0, "list a request as stalled when its reader waited this long", "TIME"),
     Option("first_event_after", settings.seconds, 5.0, "time that a model may take to its first output", "TIME"),
+    Option("idle_timers", settings.items(_idle_timer), _TIMERS_S, "silences after which hops cut streams", "TIMES"),
     Option("keep_healthy", settings.seconds, 7 * _DAY_S, "keep the hops of healthy requests this long", "TIME"),
     Option("keep_abnormal", settings.seconds, 30 * _DAY_S, "keep the hops of all other requests this long", "TIME"),
     Option("keep_verdicts", settings.seconds, 90 * _DAY_S, "keep verdicts this long", "TIME"),

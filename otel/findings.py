@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +14,12 @@ from otel.pace import Gaps
 from otel.rhythm import Rhythm
 
 MS: Final = 1_000_000
+
+IDLE_TIMERS_NS: Final = (60_000 * MS, 90_000 * MS, 300_000 * MS, 600_000 * MS)
+"""What things come with: nginx and load balancers 60 s, Envoy 300 s, the SDKs of model APIs 600 s."""
+
+Fact = str | int | float
+Facts = Mapping[str, Fact | Mapping[str, Fact]]
 
 
 class Status(StrEnum):
@@ -36,6 +43,10 @@ class Cause(StrEnum):
     ABORTED = "aborted"
     CLIENT_DISCONNECT = "client_disconnect"
     ERROR_EVENT = "error_event"
+    TIMED_OUT = "timed_out"
+    IDLE_TIMER = "idle_timer"
+    CANCEL_IGNORED = "cancel_ignored"
+    RETRY = "retry"
     NONE = "none"
 
 
@@ -54,7 +65,7 @@ class Policy:
     busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
     excuses. behind_ns: by how much a segment may fall behind without one long wait. slow_gap_ns: half of the gaps
     of a slow source are at least this long. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other
-    streams, None if unknown."""
+    streams, None if unknown. idle_timers_ns: after how long without a byte the hops of this path cut a stream."""
 
     floor_ns: int = 250 * MS
     first_event_ns: int = 5_000 * MS
@@ -62,6 +73,7 @@ class Policy:
     behind_ns: int = 500 * MS
     slow_gap_ns: int = 200 * MS
     rhythm_elsewhere_ns: int | None = None
+    idle_timers_ns: tuple[int, ...] = IDLE_TIMERS_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +81,8 @@ class Finding:
     """One cause found: in which segment, for how long, within which wait of the reader.
 
     decomposition is None for an ending. at_seq: the event, at the tap nearest the reader, that ended the wait, or
-    the last before an ending. at_position: visible characters delivered when the wait began. is_silence: it ended
-    because nothing came for too long, and a sidecar ended it.
+    the last before an ending. at_position: visible characters delivered when the wait began. facts: what else it rests
+    on, by names that end in their unit.
     """
 
     cause: Cause
@@ -84,7 +96,7 @@ class Finding:
     kernel: Stuck | None = None
     where: Whereabouts | None = None
     detail: str = ""
-    is_silence: bool = False
+    facts: Facts = field(default_factory=dict)
 
     @property
     def first_hop(self) -> str:

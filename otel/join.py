@@ -31,6 +31,7 @@ class Path:
     others: exchanges of the same request that are not on the path (retries, a request id used twice).
     missing: what is known not to be there, one sentence each. expected: names of the hops that usually stand
     on this path, source first, and absent those of them without a record.
+    is_shared: several requests with this id reached the hop nearest the reader; some of the others may be theirs.
     unproven: neighbours whose order is only likely.
     """
 
@@ -42,6 +43,7 @@ class Path:
     expected: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     unproven: tuple[tuple[str, str], ...] = ()
+    is_shared: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -84,7 +86,8 @@ def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Pa
     for request in requests:
         chosen = [request, *(_nearest(request, group) for group in places.values())]
         others = [hop for hop in exchanges if hop not in chosen and hop not in requests]
-        found.append(_path(tuple(_ordered(chosen, rank)), tuple(others), notes, tuple(expected_path)))
+        path = _path(tuple(_ordered(chosen, rank)), tuple(others), notes, tuple(expected_path))
+        found.append(replace(path, is_shared=len(requests) > 1))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.engine import engine_facts
 from otel.evidence import Stuck
-from otel.findings import Finding, Status, Verdict
+from otel.findings import Cause, Finding, Status, Verdict
 from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
@@ -25,6 +25,8 @@ from otel.verdict import lag_ns, longest_gap_ns
 GAP_NS: Final = 250_000_000
 """Gaps drawn and listed in a timeline."""
 
+ATTEMPTS_TOLD: Final = 8
+"""Of other attempts of a request, each with how long it took and how it ended; `attempts` counts all of them."""
 _ERROR_STATUS: Final = 400
 
 Answer = dict[str, Any]
@@ -121,19 +123,37 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
     }
     if (said := next((text for hop in path.taps if (text := _error_said(hop))), None)) is not None:
         evidence["error_said"] = said
+    if path.others:
+        told = [_attempt(hop) for hop in path.others[:ATTEMPTS_TOLD]]
+        evidence["other_attempts"] = ", ".join([*told, *(["…"] if len(path.others) > ATTEMPTS_TOLD else [])])
     if passed := [f"{token} at {hop.place.tap}" for hop in path.taps for token in hop.exchange.guard_fired]:
         evidence["limits_passed"] = ", ".join(passed)
     is_about_pace = any(f.decomposition and f.decomposition.wait is Wait.PACE for f in verdict.findings)
     if is_about_pace or verdict.slow_source is not None:
         evidence["median_gap_s"] = {gaps.tap: _s(gaps.median_ns) for gaps in verdict.gaps}
         evidence["p90_gap_s"] = {gaps.tap: _s(gaps.p90_ns) for gaps in verdict.gaps}
+    for finding in reversed(verdict.findings):
+        evidence |= finding.facts
     if named is not None:
         evidence["detail"] = named.detail or None
         evidence["bytes_were"] = named.where.value if named.where else None
         evidence["kernel"] = _kernel(named.kernel)
-        if (engine := engine_facts(path, named)) is not None:
+        if (engine := engine_facts(path, _silence_of(verdict, named))) is not None:
             evidence["engine"] = engine
     return evidence
+
+
+def _silence_of(verdict: Verdict, named: Finding) -> Finding:
+    """The wait that is named; for a segment whose silence a limit ended, the wait which that silence was."""
+    if named.cause is not Cause.TIMED_OUT:
+        return named
+    return next((f for f in verdict.findings[1:] if f.segment == named.segment), named)
+
+
+def _attempt(hop: Hop) -> str:
+    how = hop.end.ending.value if hop.end else "open"
+    status = f" ({hop.exchange.status})" if hop.exchange.status else ""
+    return f"{hop.place.tap} {how}{status} after {hop.moments.closed_ns / 1e9:.2f} s"
 
 
 def _error_said(hop: Hop) -> str | None:

@@ -103,6 +103,8 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
             says = f"the {who} held the answer for {term}"
         case Cause.BUFFERING:
             says = f"{who} held output back and released it in bursts, up to {term} each time"
+        case Cause.RETRY:
+            says = f"{who} {finding.detail}, which took {term}"
         case Cause.SELF:
             says = f"our own sidecar at {finding.segment.upstream} held the answer for {term}"
         case _:
@@ -161,7 +163,11 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
             says = f"{who} dropped the answer{after}"
         case Cause.ERROR_EVENT:
             says = f"{who} answered with an error{after}"
-        case _ if finding.is_silence:
+        case Cause.CANCEL_IGNORED:
+            says = f"{who} went on when the client had left{after}"
+        case Cause.IDLE_TIMER:
+            says = f"{'the client' if who == CLIENT else who} ended the answer{after}"
+        case Cause.TIMED_OUT:
             says = f"{who} fell silent{after}"
         case _:
             says = f"{who} broke the answer off{after}"
@@ -171,15 +177,18 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
 def _also(path: Path, verdict: Verdict) -> str:
     named = verdict.findings[0]
     waits = [f for f in verdict.findings[1:] if f.decomposition is not None and f.cause is not Cause.HIDDEN_OUTPUT]
-    waits = [f for f in waits if not (named.is_silence and f.segment == named.segment)]  # the same wait, already told
+    if named.cause in {Cause.TIMED_OUT, Cause.IDLE_TIMER}:  # the silence of its own segment is told already
+        waits = [f for f in waits if f.segment != named.segment]
+    went_on = next((f for f in verdict.findings[1:] if f.cause is Cause.CANCEL_IGNORED), None)
+    after = "" if went_on is None else f"; {blamed(path, went_on)} went on for {seconds(went_on.term_ns)} after that"
     if not waits:
-        return ""
+        return after
     added = [
         f"{blamed(path, f)} {'had ' if named.decomposition is None else ''}added {seconds(f.term_ns)}" for f in waits
     ]
     more = f" and {len(waits) - ALSO_TOLD} more" if len(waits) > ALSO_TOLD else ""
     said = ", ".join(added[:ALSO_TOLD]) + more
-    return f"; before that, {said}" if named.decomposition is None else f"; {said} as well"
+    return f"{after}; before that, {said}" if named.decomposition is None else f"; {said} as well"
 
 
 def _place(finding: Finding, events: int | None) -> str:

@@ -220,7 +220,7 @@ def shown(option: Option) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
-        return ",".join(map(str, value))
+        return ",".join(_rounded(each, _SECONDS_SHOWN) if isinstance(each, float) else str(each) for each in value)
     if isinstance(value, float):  # all of them are times, whatever more their parser asks for
         return _rounded(value, _SECONDS_SHOWN)
     if option.parse is size_bytes:

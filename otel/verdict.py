@@ -15,8 +15,10 @@ from itertools import pairwise
 
 from otel import decompose
 from otel.align import overlap
+from otel.attempts import with_lost
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
+from otel.departure import with_ignored
 from otel.evidence import Whereabouts
 from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import Ending, Hop, TapRole
@@ -30,12 +32,14 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     policy = policy or Policy()
     lineup, unaligned = decompose.line_up(path.taps)
     missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
-    missing += [_attempt(hop) for hop in path.others]
-    breaks = broken_off(path, lineup)
-    seen = Seen(findings=[])
+    broken = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
+    breaks = [finding for each in broken for finding in with_ignored(each, path.taps)]
+    seen, charged = Seen(findings=[]), tuple[Hop, ...]()
     if lineup is not None:
-        seen = look(lineup, policy)
+        seen, charged = with_lost(look(lineup, policy), path, floor_ns=policy.floor_ns)
         missing += [f"{name} passed on other text than it got: events match only roughly" for name in lineup.rewriters]
+    path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
+    missing += [_attempt(hop) for hop in path.others]
     notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]

@@ -37,6 +37,10 @@ _PHRASES: Final = {
     "before_running": "{} running before",
     "before_waiting": "{} waiting before",
     "before_kv_cache_share": "KV cache {} before",
+    "timer_s": "it lasts {}",
+    "silence_s": "{} without a byte",
+    "silent_before": "nothing more had come to {}",
+    "other_attempts": "they were {}",
     "attempts": "{} other attempts under this id",
     "requests": "{} requests under this id",
 }

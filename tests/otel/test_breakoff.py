@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel.breakoff import broken_off
 from otel.findings import Cause
@@ -12,7 +14,8 @@ from otel.hop import Blocked, End, Ending, EventClass, Phase, Side
 from otel.join import join
 from otel.sentence import sentence
 from otel.verdict import judge
-from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+from tests.support.broken import silenced
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run, shifted
 
 C, CUT, LEFT = Ending.COMPLETE, Ending.UPSTREAM_CUT, Ending.CLIENT_DISCONNECT
 
@@ -92,43 +95,22 @@ def test_a_sidecar_that_refused_is_not_the_error_of_the_app_behind_it():
     assert found(Ending.REJECTED, C, C, status=503) == (Cause.SELF, WORKER)
 
 
-def silenced(by: int, *, token: str = "next_event_timeout", waited: int = 3 * S, held_by: int | None = None):
-    """Three hops of an answer that fell silent after its 60th event, of which the sidecar of hop `by` made an end.
-
-    held_by: the hop whose app kept what still came from then on; else the source sent nothing more.
-    """
-    hops = list(run(Chain(events=60)))
-    for n, hop in enumerate(hops):
-        last_ns = hop.timeline.stamps[-1].arrived_ns
-        is_fed = held_by is not None and n < held_by
-        until_ns = last_ns + (10 * MS if is_fed else waited)
-        left = End(LEFT, Side.DOWNSTREAM, Phase.EVENTS, until_ns - last_ns, cut="fin")
-        ending = Ending.TIMED_OUT_FIRST_EVENT if token == "first_event_timeout" else Ending.TIMED_OUT_NEXT_EVENT
-        ours = End(ending, Side.SIDECAR, Phase.EVENTS, waited, cut="timeout")
-        moments = replace(
-            hop.moments,
-            upstream_ended_ns=None,
-            client_left_ns=until_ns if n < by else None,
-            downstream_ended_ns=None,
-            closed_ns=until_ns,
-        )
-        exchange = replace(hop.exchange, error_type=token if n == by else None)
-        end = left if n < by else ours if n == by else End(CUT, Side.UPSTREAM, Phase.EVENTS, waited, cut="fin")
-        hops[n] = replace(hop, moments=moments, end=end, exchange=exchange)
-    return hops
-
-
 @pytest.mark.parametrize("by", [0, 1, 2])
 def test_a_limit_that_passed_is_charged_to_where_the_silence_began_not_to_the_hop_that_ended_it(by):
     path = join(silenced(by))
     (finding,) = broken_off(path, None)
 
-    assert (finding.cause, finding.first_hop) == (Cause.TRUNCATED, WORKER)
+    assert (finding.cause, finding.first_hop) == (Cause.TIMED_OUT, WORKER)
+    assert finding.facts == {
+        "limit_fired": {"limit": "next_event_timeout", "at": path.taps[by].place.tap, "silence_s": 3.0}
+    }
     assert (
         finding.detail == f"the sidecar of {path.taps[by].place.hop} ended the answer after 3.00 s of silence "
         "(next_event_timeout)"
     )
-    assert sentence(path, judge(path)).startswith("Model-worker app fell silent after 60 events")
+    text = sentence(path, judge(path))
+    assert text.startswith("Model-worker app fell silent after 60 events")
+    assert "before that" not in text, "the silence is told once"
 
 
 @pytest.mark.parametrize(("held_by", "hop"), [(1, PROXY), (2, GATEWAY)])
@@ -136,6 +118,23 @@ def test_a_limit_that_passed_is_charged_to_the_app_that_kept_what_still_came(hel
     (finding,) = broken_off(join(silenced(2, held_by=held_by)), None)
 
     assert finding.first_hop == hop
+
+
+@given(
+    by=st.integers(0, 2),
+    held_by=st.none() | st.integers(1, 2),
+    waited=st.integers(2_000, 600_000),
+    order=st.permutations([0, 1, 2]),
+    hours=st.lists(st.integers(-48, 48), min_size=3, max_size=3),
+)
+def test_whose_silence_it_was_depends_on_no_wall_clock_and_no_order(by, held_by, waited, order, hours):
+    held_by = None if held_by is None or held_by > by else held_by
+    hops = silenced(by, held_by=held_by, waited=waited * MS)
+    hops = [shifted(hops[n], wall_ns=hours[n] * 3_600 * S) for n in order]
+    (finding,) = broken_off(join(hops, expected_path=NAMES), None)
+
+    assert (finding.cause, finding.first_hop) == (Cause.TIMED_OUT, NAMES[held_by or 0])
+    assert finding.facts["limit_fired"]["at"] == NAMES[by]
 
 
 def test_pings_do_not_hide_where_the_content_ended():

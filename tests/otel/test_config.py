@@ -37,6 +37,13 @@ def test_the_log_is_json_away_from_a_terminal_unless_it_is_told_otherwise():
     assert errors_of(log_format="xml") == ("--log-format: 'xml': must be one of auto, json, text",)
 
 
+def test_idle_timers_are_a_list_of_times_none_of_which_is_an_ordinary_pause():
+    assert read().idle_timers == (60.0, 90.0, 300.0, 600.0)
+    assert read(idle_timers="1m,75s").idle_timers == (60.0, 75.0)
+    assert read(idle_timers="").idle_timers == ()
+    assert errors_of(idle_timers="60s,0.5s") == ("--idle-timers: '0.5s': must be at least 1 s",)
+
+
 def test_without_a_data_directory_it_says_so():
     with pytest.raises(ConfigError, match=r"^--data: required \(or GAPLINE_COLLECTOR_DATA, or data in the file\)$"):
         config_of({}, {})

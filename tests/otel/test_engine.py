@@ -15,6 +15,7 @@ from otel.query import verdict_answer
 from otel.verdict import judge
 from otel.view.answers import read_verdict
 from otel.view.facts import evidence_lines
+from tests.support.broken import silenced
 from tests.support.builders import engines
 from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
 
@@ -50,6 +51,24 @@ def shown(chain, engine, *, at=WORKER):
     path = join(hops)
     answer = verdict_answer(path, judge(path, Policy(first_event_ns=S)), as_of="2026-01-01T00:00:00Z", is_final=True)
     return answer["cause"], answer["evidence"].get("engine"), answer
+
+
+def of_broken(hops):
+    """The engine's part of an answer that broke off after a silence of three seconds or more."""
+    since_ns = hops[0].timeline.stamps[-1].arrived_ns
+    path = join([replace(hops[0], engine=evidence(since_ns)), *hops[1:]])
+    answer = verdict_answer(path, judge(path), as_of="2026-01-01T00:00:00Z", is_final=True)
+    return answer["cause"], answer["evidence"].get("engine")
+
+
+def test_a_silence_of_the_worker_that_a_limit_ended_carries_them_too():
+    cause, facts = of_broken(silenced(2))
+    assert cause == "timed_out"
+    assert (facts["running"], facts["asked_after_s"]) == (9, 2.0)
+
+
+def test_a_limit_that_ended_the_silence_of_another_hop_carries_none():
+    assert of_broken(silenced(2, held_by=2)) == ("timed_out", None)
 
 
 def words(answer):

@@ -22,6 +22,7 @@ from otel.otlp import decode_response, encode_request, encode_request_json
 from otel.otlp_logs import encode_record, request_of
 from otel.span import hop_to_span
 from otel.store.sqlite import FILE_NAME, SqliteStore
+from tests.support.broken import cut_in_silence
 from tests.support.chain import GATEWAY, PROXY, Chain, run
 from tests.support.glances import a_glance
 
@@ -114,6 +115,15 @@ def test_from_spans_to_the_verdict(tmp_path: Path):
         assert "gapline_collector_store_unreadable_total 0" in metrics
         assert "gapline_collector_store_disk_free_bytes " in metrics
         assert "gapline_collector_build_info{version=" in metrics
+
+
+@pytest.mark.e2e
+def test_the_idle_timers_that_it_was_told_of_are_those_it_knows(tmp_path: Path):
+    hops = cut_in_silence(2, after_ns=42_000_000_000)
+    with collector(tmp_path, "--idle-timers", "42s") as process:
+        assert decode_response(process.post(encode_request(map(hop_to_span, hops))), as_json=False) == (0, "")
+        answer = process.get("/v1/requests/req-1/verdict")
+        assert (answer["cause"], answer["first_hop"]) == ("idle_timer", GATEWAY)
 
 
 @pytest.mark.e2e

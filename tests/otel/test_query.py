@@ -14,9 +14,17 @@ from otel.hop import End, Ending, Phase, Side
 from otel.join import join
 from otel.query import timeline_answer, verdict_answer
 from otel.verdict import judge
+from tests.support.broken import cut_in_silence, departed, silenced, tried_again
 from tests.support.builders import a_conversation, a_hop
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, Chain, S, run
+from tests.support.golden import golden, names, pretty
 
+BROKEN = {
+    "timed_out": silenced(2),
+    "idle_timer": cut_in_silence(2, after_ns=60 * S + 3 * MS),
+    "cancel_ignored": departed(gateway_ns=8 * S),
+    "retry": tried_again(),
+}
 KEYS = {
     "request_id",
     "trace_id",
@@ -55,6 +63,19 @@ def answers(chain: Chain):
 
 def test_the_answer_has_every_key_of_its_contract():
     assert set(answers(Chain())[0]) == KEYS
+
+
+@pytest.mark.parametrize("cause", BROKEN)
+def test_what_is_told_of_a_broken_answer_looks_as_it_is_kept(cause):
+    path = join(BROKEN[cause], expected_path=NAMES)
+    answer = verdict_answer(path, judge(path, Policy(first_event_ns=S)), as_of=AS_OF, is_final=True)
+    told = pretty(answer | {"hops": []}) + "\n"  # what is said of each hop is tested by itself
+    assert answer["cause"] == cause
+    assert golden(f"verdicts/{cause}.json", told) == told
+
+
+def test_every_kept_verdict_has_its_broken_answer():
+    assert names("verdicts") == {f"{cause}.json" for cause in BROKEN}
 
 
 def test_a_hop_says_what_was_asked_and_how_it_ended():
