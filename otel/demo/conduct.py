@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -61,7 +61,7 @@ def conduct(question: Question, *, gateway_url: str, collector_url: str, on_answ
         headers[faults.HEADER] = str(fault)
     frozen_s, paused_s = _seconds(fault, Kind.FREEZE), _seconds(fault, Kind.SLOW_READ)
     middle = script.middle_of(question.events)
-    freeze = None if frozen_s is None else _Freeze(question.worker_pid, at_event=middle, seconds=frozen_s)
+    freeze = None if frozen_s is None else Freeze(question.worker_pid, at_event=middle, seconds=frozen_s)
     asked = urlsplit(gateway_url)
     answer = ask(
         asked.hostname or "",
@@ -76,15 +76,15 @@ def conduct(question: Question, *, gateway_url: str, collector_url: str, on_answ
     return Run(question, request_id, answer, verdict, check.judge(fault, verdict, answer))
 
 
-def wait_for_verdict(collector_url: str, request_id: str) -> dict[str, Any]:
-    """The verdict once the closed records of all hops are in, or the last one there was in time."""
+def wait_for_verdict(collector_url: str, request_id: str, *, hops: Collection[str] = HOPS) -> dict[str, Any]:
+    """The verdict once the closed records of all these hops are in, or the last one there was in time."""
     until_s = time.monotonic() + VERDICT_WITHIN_S
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until_s:
         status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict")
         if status == HTTPStatus.OK:
             verdict = json.loads(body)
-            if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(HOPS):
+            if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(hops):
                 return verdict
         time.sleep(LOOK_EVERY_S)
     if verdict is None:
@@ -92,7 +92,7 @@ def wait_for_verdict(collector_url: str, request_id: str) -> dict[str, Any]:
     return verdict
 
 
-class _Freeze:
+class Freeze:
     """Stops a process when the reader has its n-th event, and lets it go on after some seconds."""
 
     def __init__(self, pid: int, *, at_event: int, seconds: float) -> None:

@@ -41,11 +41,12 @@ class PortTakenError(StartError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One process to run. ready_url answers 200 once it serves."""
+    """One process to run. ready_url answers 200 once it serves. program: what runs; None is a module of ours."""
 
     name: str
     arguments: tuple[str, ...]
     ready_url: str
+    program: str | None = None
 
 
 def free_ports(count: int) -> list[int]:
@@ -83,8 +84,8 @@ class Processes:
         """Start it in a process group of its own, so that a Ctrl-C reaches us alone and we end it in order."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("GAPLINE_", "OTEL_"))}
         with self._log(command.name).open("wb") as log:
-            self._running[command.name] = subprocess.Popen(  # noqa: S603  # our own interpreter and modules
-                (sys.executable, "-m", *command.arguments),
+            self._running[command.name] = subprocess.Popen(  # noqa: S603  # our own modules, or what the caller trusts
+                (*_runs(command), *command.arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -140,6 +141,10 @@ class Processes:
         tail = "\n".join(f"    {line}" for line in text.splitlines()[-LOG_TAIL_LINES:])
         kind = PortTakenError if "address already in use" in text.lower() else StartError
         return kind(f"{name} {how}; it said:\n{tail or '    nothing'}")
+
+
+def _runs(command: Command) -> tuple[str, ...]:
+    return (sys.executable, "-m") if command.program is None else (command.program,)
 
 
 def exit_on_signals() -> None:

@@ -48,9 +48,13 @@ def ask(
     headers: Mapping[str, str],
     body: Mapping[str, object],
     pause: Pause | None = None,
+    leave_at: int | None = None,
     on_event: Callable[[int], None] | None = None,
 ) -> Answer:
-    """Send one chat request and read its stream to the end. on_event is called with the number of events so far."""
+    """Send one chat request and read its stream to the end, or leave when so many events have come.
+
+    on_event is called with the number of events so far.
+    """
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     connection.sock = wire = _connect(host, port, is_slow=pause is not None)
     receipts: list[Receipt] = []
@@ -74,9 +78,11 @@ def ask(
             *events, pending = (pending + data).split(b"\n\n")
             for event in events:
                 is_done = is_done or event == b"data: [DONE]"
-                receipts.append(Receipt(at_s, has_text=_has_text(event)))
+                receipts.append(Receipt(at_s, has_text=has_text(event)))
                 if on_event is not None:
                     on_event(len(receipts))
+            if leave_at is not None and len(receipts) >= leave_at:
+                break
             if pause is not None and held_off_s is None and len(receipts) >= pause.at_event:
                 held_off_s = _read_nothing(wire, seconds=pause.seconds)
         return Answer(response.status, tuple(receipts), time.monotonic() - start_s, is_whole, is_done, held_off_s)
@@ -117,7 +123,7 @@ def _unread(wire: socket.socket) -> int:
     return count[0]
 
 
-def _has_text(event: bytes) -> bool:
+def has_text(event: bytes) -> bool:
     """Whether an event of an OpenAI chat stream brings visible output."""
     data = event.removeprefix(b"data: ")
     if not data.startswith(b"{"):

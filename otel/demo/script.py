@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,23 +78,26 @@ def script(*, request_id: str, model: str, events: int, seed: int, fault: Fault 
     draw = random.Random(seed)
     is_hasty = fault is not None and fault.kind is Kind.SLOW_READ
     chars, haste = (SLOW_READ_EVENT_CHARS, SLOW_READ_HASTE) if is_hasty else (EVENT_CHARS, 1.0)
-    frame = {
-        "id": f"chatcmpl-{request_id}",
-        "object": "chat.completion.chunk",
-        "created": 1_700_000_000,
-        "model": model,
-    }
+    frame = frame_of(request_id=request_id, model=model)
     at_s = THINKING_S
-    dues = [Due(at_s, _chunk(frame, {"role": "assistant", "content": ""}))]
+    dues = [Due(at_s, chunk(frame, {"role": "assistant", "content": ""}))]
     for index in range(events):
         at_s += draw.uniform(*PACE_S) / haste if index else 0.0  # the role is sent when the first text is there
         text = "".join(f"{draw.choice(_WORDS)} " for _ in range(chars // EVENT_CHARS))
-        dues.append(Due(at_s, _chunk(frame, {"content": text})))
-    usage = {"prompt_tokens": 1, "completion_tokens": events, "total_tokens": events + 1}
-    dues.append(Due(at_s, _chunk(frame, {}, finish_reason="stop")))
-    dues.append(Due(at_s, _event({**frame, "choices": [], "usage": usage})))
-    dues.append(Due(at_s, b"data: [DONE]\n\n"))
+        dues.append(Due(at_s, chunk(frame, {"content": text})))
+    dues += ending(frame, at_s=at_s, events=events)
     return planted(Script(tuple(dues)), fault, middle=middle_of(events))
+
+
+def ending(frame: Mapping[str, object], *, at_s: float, events: int) -> list[Due]:
+    """What follows the content: the finish reason, the usage, and the mark of the end."""
+    usage = {"prompt_tokens": 1, "completion_tokens": events, "total_tokens": events + 1}
+    ends = (
+        chunk(frame, {}, finish_reason="stop"),
+        event({**frame, "choices": [], "usage": usage}),
+        b"data: [DONE]\n\n",
+    )
+    return [Due(at_s, data) for data in ends]
 
 
 def planted(answer: Script, fault: Fault | None, *, middle: int) -> Script:
@@ -129,9 +133,19 @@ def _flushed(events: tuple[Due, ...], *, every_s: float) -> tuple[Due, ...]:
     return (*opening, *(replace(due, at_s=flush_s(due.at_s)) for due in held))
 
 
-def _chunk(frame: dict[str, object], delta: dict[str, object], *, finish_reason: str | None = None) -> bytes:
-    return _event({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+def frame_of(*, request_id: str, model: str) -> dict[str, object]:
+    """What every chunk of one answer says."""
+    return {
+        "id": f"chatcmpl-{request_id}",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": model,
+    }
 
 
-def _event(payload: dict[str, object]) -> bytes:
+def chunk(frame: Mapping[str, object], delta: Mapping[str, object], *, finish_reason: str | None = None) -> bytes:
+    return event({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+
+def event(payload: Mapping[str, object]) -> bytes:
     return b"data: " + json.dumps(payload, separators=(",", ":")).encode() + b"\n\n"

@@ -21,9 +21,9 @@ from otel.demo.processes import Command
 
 COLLECTOR: Final = "collector"
 _HOST: Final = "127.0.0.1"
-_PORTS_OF_COLLECTOR: Final = 2
-_PORTS_OF_HOP: Final = 3
-PORTS: Final = _PORTS_OF_COLLECTOR + _PORTS_OF_HOP * len(HOPS)
+PORTS_OF_COLLECTOR: Final = 2
+PORTS_OF_HOP: Final = 3
+PORTS: Final = PORTS_OF_COLLECTOR + PORTS_OF_HOP * len(HOPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,11 @@ def topology(
     skew: seconds by which the clocks of a hop's sidecar are wrong.
     """
     otlp, query, *rest = ports
-    spans_url, collector_url = _url(otlp), _url(query)
-    commands = [
-        _command(
-            COLLECTOR,
-            ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
-            ("--data", str(folder / "data"), "--path", ",".join(HOPS), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
-            ready=f"{collector_url}/readyz",
-        )
-    ]
+    spans_url, collector_url = url(otlp), url(query)
+    commands = [collector(otlp=otlp, query=query, folder=folder)]
     asked_url = ""
     for index, hop in enumerate(HOPS):  # source first, so that each hop can be told whom to ask
-        door, app, admin = rest[_PORTS_OF_HOP * index :][:_PORTS_OF_HOP]
+        door, app, admin = rest[PORTS_OF_HOP * index :][:PORTS_OF_HOP]
         run: tuple[str, ...]
         if hop != WORKER:
             run = ("otel.demo.middle", "--hop", hop, "--next", asked_url, *(("--real-engine",) if model else ()))
@@ -67,23 +60,47 @@ def topology(
         else:
             run = ("otel.demo.worker",)
         health = "/health" if hop == WORKER and model is not None else "/healthz"
+        skew_s = skew[hop] if skew and hop in skew else None
         commands += [
-            _command(hop, run, ("--port", str(app)), ready=_url(app) + health),
-            _command(
-                f"{hop} sidecar",
-                ("sidecar", "--hop", hop, "--listen", f"{_HOST}:{door}", "--upstream", _url(app)),
-                ("--export", spans_url, "--admin", f"{_HOST}:{admin}"),
-                (f"--clock-offset={skew[hop]:+f}",) if skew and hop in skew else (),
-                ready=f"{_url(admin)}/readyz",
-            ),
+            command(hop, run, ("--port", str(app)), ready=url(app) + health),
+            sidecar(hop, door=door, app=app, admin=admin, spans_url=spans_url, skew_s=skew_s),
         ]
-        asked_url = _url(door)
+        asked_url = url(door)
     return Topology(tuple(commands), gateway_url=asked_url, collector_url=collector_url)
 
 
-def _command(name: str, *arguments: tuple[str, ...], ready: str) -> Command:
+def collector(*, otlp: int, query: int, folder: Path) -> Command:
+    """A collector with its store in the folder, which knows what hops there are."""
+    return command(
+        COLLECTOR,
+        ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
+        ("--data", str(folder / "data"), "--path", ",".join(HOPS), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
+        ready=f"{url(query)}/readyz",
+    )
+
+
+def sidecar(
+    hop: str, *, door: int, app: int, admin: int, spans_url: str, skew_s: float | None = None, more: Sequence[str] = ()
+) -> Command:
+    """The sidecar before a hop: whoever asks the hop asks the door. more: further options."""
+    return command(
+        sidecar_of(hop),
+        ("sidecar", "--hop", hop, "--listen", f"{_HOST}:{door}", "--upstream", url(app)),
+        ("--export", spans_url, "--admin", f"{_HOST}:{admin}"),
+        () if skew_s is None else (f"--clock-offset={skew_s:+f}",),
+        tuple(more),
+        ready=f"{url(admin)}/readyz",
+    )
+
+
+def sidecar_of(hop: str) -> str:
+    """How the process of a hop's sidecar is called."""
+    return f"{hop} sidecar"
+
+
+def command(name: str, *arguments: tuple[str, ...], ready: str) -> Command:
     return Command(name, tuple(word for words in arguments for word in words), ready)
 
 
-def _url(port: int) -> str:
+def url(port: int) -> str:
     return f"http://{_HOST}:{port}"

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from otel.demo import faults, script
 from otel.demo.faults import CLIENT, WORKER, FaultError
+from otel.demo.script import Script
 
 EVENTS_LIMIT: Final = 100_000
 """Most content events of one answer: forty minutes at the script's pace."""
@@ -36,6 +37,11 @@ async def chat(request: web.Request) -> web.StreamResponse:
         seed=int(asked.get("seed", 0)),
         fault=fault if fault and fault.hop in {WORKER, CLIENT} else None,
     )
+    return await play(request, answer, start_s=start_s)
+
+
+async def play(request: web.Request, answer: Script, *, start_s: float) -> web.StreamResponse:
+    """Answer with the script, whose times count from start_s of the loop's clock."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
     for due in answer.events:

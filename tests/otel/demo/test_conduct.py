@@ -24,7 +24,7 @@ def verdict(*hops: str, is_open: bool = False) -> dict[str, Any]:
     return {"open": is_open, "hops": [{"hop": hop} for hop in hops]}
 
 
-async def wait(aiohttp_server: AiohttpServer, answers: list[dict[str, Any] | None]) -> dict[str, Any]:
+async def wait(aiohttp_server: AiohttpServer, answers: list[dict[str, Any] | None], **more: Any) -> dict[str, Any]:
     """What is returned by a wait at a collector that gives these answers, the last one for ever; None is 404."""
     remaining = list(answers)
 
@@ -35,13 +35,18 @@ async def wait(aiohttp_server: AiohttpServer, answers: list[dict[str, Any] | Non
     app = web.Application()
     app.router.add_get("/v1/requests/r-1/verdict", answer)
     server = await aiohttp_server(app)
-    return await asyncio.to_thread(wait_for_verdict, str(server.make_url("")).rstrip("/"), "r-1")
+    return await asyncio.to_thread(wait_for_verdict, str(server.make_url("")).rstrip("/"), "r-1", **more)
 
 
 async def test_the_verdict_is_taken_when_all_hops_are_in_and_closed(aiohttp_server: AiohttpServer) -> None:
     complete = verdict(*HOPS)
     answers = [None, verdict(HOPS[0]), verdict(*HOPS, is_open=True), complete]
     assert await wait(aiohttp_server, answers) == complete
+
+
+async def test_a_hop_without_a_tap_is_not_waited_for(aiohttp_server: AiohttpServer) -> None:
+    partial = verdict(*HOPS[1:])
+    assert await wait(aiohttp_server, [verdict(HOPS[2]), partial], hops=HOPS[1:]) == partial
 
 
 async def test_the_last_verdict_in_time_is_better_than_none(
@@ -67,7 +72,7 @@ def test_a_freeze_stops_the_process_at_its_event_and_lets_it_go_on() -> None:
         return Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     try:
-        freeze = conduct._Freeze(sleeper.pid, at_event=3, seconds=0.2)
+        freeze = conduct.Freeze(sleeper.pid, at_event=3, seconds=0.2)
         freeze.saw(2)
         assert state() != "T"
         freeze.saw(3)

@@ -57,6 +57,14 @@ def test_a_process_is_ready_when_it_answers_and_gone_when_the_block_is_left(tmp_
     assert not is_running(pid)
 
 
+def test_a_program_that_is_no_module_of_ours_is_run_as_it_is(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    served = ("-m", "http.server", "--bind", "127.0.0.1", "--directory", str(tmp_path), str(port))
+    with Processes(tmp_path) as processes:
+        processes.start(Command("files", served, f"http://127.0.0.1:{port}/", program=sys.executable))
+        processes.wait_ready(lambda _: None)
+
+
 def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with Processes(tmp_path) as processes:

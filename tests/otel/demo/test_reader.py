@@ -76,6 +76,20 @@ def test_a_watcher_hears_of_every_event() -> None:
     assert heard == [1, 2, 3]
 
 
+def test_a_client_may_leave_in_mid_stream() -> None:
+    has_left = threading.Event()
+
+    def play(wire: socket.socket) -> None:
+        wire.sendall(HEAD + chunk(ROLE) + chunk(TEXT))
+        if wire.recv(1) == b"":
+            has_left.set()
+
+    with serving(play) as port:
+        answer = ask("127.0.0.1", port, headers={}, body={}, leave_at=2)
+    assert has_left.is_set()
+    assert (len(answer.receipts), answer.is_whole, answer.is_done) == (2, False, False)
+
+
 def test_a_slow_reader_reads_nothing_for_its_time_after_its_window_has_closed() -> None:
     sent_s: list[float] = []
 
