@@ -26,17 +26,25 @@ FORWARDED: Final = ("content-type", "accept", "authorization", "x-request-id", "
 RETURNED: Final = ("content-type", "cache-control")
 
 Write = Callable[[bytes], Awaitable[None]]
+Rewrite = Callable[[bytes], bytes]
+"""What a hop makes of an event; nothing, where it drops it."""
 
 
 class Middle:
-    """One hop in the middle; `next_url` is the hop that it asks. is_scripted: the worker behind it all is ours."""
+    """One hop in the middle; `next_url` is the hop that it asks. is_scripted: the worker behind it all is ours.
+
+    rewriting: makes what rewrites the events of one answer; None passes them on as they are.
+    """
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, *, hop: str, next_url: str, is_scripted: bool = True) -> None:
+    def __init__(
+        self, *, hop: str, next_url: str, is_scripted: bool = True, rewriting: Callable[[], Rewrite] | None = None
+    ) -> None:
         self._hop = hop
         self._next_url = next_url
         self._is_scripted = is_scripted
+        self._rewriting = rewriting
 
     async def connect(self, _: web.Application) -> AsyncIterator[None]:
         """Keep connections to the next hop for as long as the app runs."""
@@ -61,7 +69,8 @@ class Middle:
                 kept = {name: answer.headers[name] for name in RETURNED if name in answer.headers}
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)
-                await deliver(events_of(answer.content), response.write, fault, middle=_middle_of(body))
+                write = response.write if self._rewriting is None else _rewritten(response.write, self._rewriting())
+                await deliver(events_of(answer.content), write, fault, middle=_middle_of(body))
         except (TimeoutError, aiohttp.ClientError):
             break_off(request)
         return response
@@ -126,6 +135,14 @@ async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, *, eve
     await flush()
 
 
+def _rewritten(write: Write, rewrite: Rewrite) -> Write:
+    async def write_rewritten(data: bytes) -> None:
+        if made := b"".join(rewrite(event + b"\n\n") for event in data.split(b"\n\n") if event):
+            await write(made)
+
+    return write_rewritten
+
+
 def _middle_of(body: bytes) -> int:
     """The event to hold, from the length that the request asks for."""
     try:
@@ -141,12 +158,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--next", required=True, metavar="URL")
     parser.add_argument("--real-engine", action="store_true", help="the model worker cannot be told to misbehave")
     arguments = parser.parse_args(argv)
-    hop = Middle(hop=arguments.hop, next_url=arguments.next, is_scripted=not arguments.real_engine)
+    run(Middle(hop=arguments.hop, next_url=arguments.next, is_scripted=not arguments.real_engine), port=arguments.port)
+    return 0
+
+
+def run(hop: Middle, *, port: int) -> None:
+    """Serve until we are told to stop."""
     app = web.Application()
     app.cleanup_ctx.append(hop.connect)
     app.router.add_post("/{path:.*}", hop.pass_on)
-    serve(app, port=arguments.port)
-    return 0
+    serve(app, port=port)
 
 
 if __name__ == "__main__":

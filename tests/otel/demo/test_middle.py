@@ -166,3 +166,17 @@ async def test_any_cutting_of_the_bytes_gives_the_same_events(data: st.DataObjec
 class _Protocol(aiohttp.base_protocol.BaseProtocol):
     def __init__(self) -> None:
         super().__init__(asyncio.get_running_loop())
+
+
+async def test_a_hop_may_rewrite_each_event_and_drop_some(
+    source: Source, aiohttp_server: AiohttpServer, aiohttp_client: AiohttpClient
+) -> None:
+    behind = web.Application()
+    behind.router.add_post("/{path:.*}", source.answer)
+    url = str((await aiohttp_server(behind)).make_url("")).rstrip("/")
+    middle = Middle(hop=faults.GATEWAY, next_url=url, rewriting=lambda: lambda event: b"" if b"1" in event else event)
+    app = web.Application()
+    app.cleanup_ctx.append(middle.connect)
+    app.router.add_post("/{path:.*}", middle.pass_on)
+    response = await (await aiohttp_client(await aiohttp_server(app))).post("/v1/chat/completions", data=b"{}")
+    assert await response.read() == b"".join(event for event in EVENTS if b"1" not in event)
