@@ -1,0 +1,55 @@
+"""Faults drawn from a seed, planted in real chains of processes: is every verdict right?
+
+    python -m tests.lab --seed 7 --cases 40
+    python -m tests.lab --seed 7 --case 23 --out DIR      one case again, with its verdict and its stamps
+
+Fault, place, size and traffic shape are drawn, and so are the chains: apps of ours, nginx and HAProxy in the middle,
+where they are there, clocks up to an hour wrong, now and then a hop without a sidecar. The reader stamps for itself
+what it waited for.
+Exit code 1 when a verdict was wrong with a confidence of 0.8 or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from otel.demo.processes import exit_on_signals
+from tests.lab import bench, draw, report
+from tests.lab.parts import programs
+from tests.lab.truth import WRONG
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn [1]")
+    parser.add_argument("--cases", type=int, default=10, metavar="N", help="how many [10]")
+    parser.add_argument("--case", type=int, action="append", metavar="K", help="only this one of the seed; repeatable")
+    parser.add_argument("--at-once", type=int, default=bench.AT_ONCE, metavar="N", help="in one chain [%(default)s]")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what was wrong")
+    parser.add_argument("--install", action="store_true", help="the Debian packages of real proxies, where root may")
+    options = parser.parse_args(argv)
+    exit_on_signals()
+    say = partial(print, flush=True)
+    found = programs(may_install=options.install)
+    for name, why in found.missing.items():
+        say(f"no {name} in these chains: {why}")
+    cases = [draw.case(options.seed, number, found.parts) for number in options.case or range(options.cases)]
+    results = []
+    for result in bench.run(cases, paths=found.paths, at_once=options.at_once, say=say):
+        results.append(result.marked)
+        say(report.line(result.marked))
+        if options.out is not None and (options.case or result.marked.mark in WRONG):
+            options.out.mkdir(parents=True, exist_ok=True)
+            file = options.out / f"{options.seed}-{result.marked.case.number}.json"
+            file.write_text(json.dumps(result.timeline, indent=1))
+    say("\n" + report.report(results, seed=options.seed))
+    return 0 if report.is_passed(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
