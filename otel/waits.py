@@ -114,7 +114,7 @@ def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) 
     for segment, term in wait.terms.items():
         if term < _limit(lineup, wait, segment, rhythm, policy):
             continue
-        cause, kernel, where = _cause(lineup, wait, segment, term, rhythm)
+        cause, kernel, where = _cause(lineup, wait, segment, term, rhythm, policy=policy)
         yield Finding(
             cause=cause,
             segment=segment,
@@ -195,12 +195,12 @@ def _place_of(lineup: Lineup, wait: Decomposition) -> Place:
 
 
 def _cause(
-    lineup: Lineup, wait: Decomposition, segment: Segment, term: int, rhythm: Rhythm
+    lineup: Lineup, wait: Decomposition, segment: Segment, term: int, rhythm: Rhythm, *, policy: Policy
 ) -> tuple[Cause, Stuck | None, Whereabouts | None]:
     if segment.kind is Kind.SIDECAR:
         return Cause.SELF, None, None
     if segment.kind is Kind.SOURCE:
-        if _had_hidden_output(lineup.lanes[0], wait, rhythm):
+        if _had_hidden_output(lineup.lanes[0], wait, rhythm, policy):
             return Cause.HIDDEN_OUTPUT, None, None
         return _by_wait(wait, Cause.SOURCE_STALL), None, None
     late = Cause.SLOW_READER if segment.kind is Kind.READER else Cause.APP_STALL
@@ -227,8 +227,11 @@ def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
             return during_stream
 
 
-def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm) -> bool:
-    """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there."""
+def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm, policy: Policy) -> bool:
+    """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there.
+
+    Before the first of them it may be silent for as long as before a first output that is seen.
+    """
     if wait.wait is Wait.END:
         start, stop = source.arrived[-1], source.hop.moments.upstream_ended_ns or source.arrived[-1]
     elif wait.wait is Wait.FIRST_EVENT:
@@ -241,7 +244,7 @@ def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm) -> boo
         s.arrived_ns for s in source.hop.timeline.stamps if start < s.arrived_ns < stop and s.event_class in shown
     ]
     instants = [start, *hidden, stop] if wait.wait is not Wait.FIRST_EVENT else [*hidden, stop]
-    if len(hidden) < 2:
+    if len(hidden) < 2 or (wait.wait is Wait.FIRST_EVENT and hidden[0] > policy.first_event_ns):
         return False
     return max(b - a for a, b in pairwise(instants)) < rhythm.limit_ns
 

@@ -429,6 +429,13 @@ def test_reasoning_that_a_hop_keeps_back_is_no_stall_of_anybody():
     assert [f.cause for f in verdict.findings] == [Cause.HIDDEN_OUTPUT]
 
 
+@pytest.mark.parametrize("strips", [{}, {GATEWAY: R}])
+def test_thoughts_do_not_excuse_the_time_before_them(strips):
+    chain = Chain(events=460, first=7 * S, phases=THINKER, strips=strips)
+    assert named(chain, Policy()) == (Cause.SLOW_FIRST_EVENT, WORKER)
+    assert verdict_on(replace(chain, first=4 * S), Policy()).status is Status.HEALTHY
+
+
 def test_a_source_that_falls_silent_while_it_thinks_is_named():
     chain = Chain(events=460, phases=THINKER, strips={GATEWAY: R}, stalls=[("source", 200, 30 * S)])
     assert named(chain)[1] == WORKER
