@@ -6,7 +6,7 @@ put into an encoded body, one with a length, another framing than SSE, or, unles
 
 A comment with a blank line behind it is a block of its own, which is what readers expect who split a body at blank
 lines and look at how each piece begins. But openai-python takes any blank line for the end of an event once the
-stream has had an id, and fails on the empty data. So from the first id on the comment is a line without a blank one.
+stream has had an id, and fails on the empty data. So while an id is in force the comment is a line without a blank one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Form(Enum):
     """What is put behind a comment line."""
 
     AUTO = "auto"
-    """A blank line, until the stream has had an id."""
+    """A blank line, unless an id is in force."""
     BLOCK = "block"
     """A blank line."""
     LINE = "line"
@@ -95,7 +95,7 @@ class Pulse:
         return at_ns - last_written_ns >= self._interval_ns
 
     def beat(self, *, has_id: bool) -> bytes:
-        """The bytes of a comment, to be written now. has_id: the stream has had an id."""
+        """The bytes of a comment, to be written now. has_id: an id is in force."""
         is_line = self._form is Form.LINE or (self._form is Form.AUTO and has_id)
         return self._block[:-1] if is_line else self._block
 

@@ -103,7 +103,8 @@ class Body(Seen):
                 self._error_body.feed(data)
             decoded = self._decoded(data)  # first: it may put another splitter in its place
             units = self._splitter.feed(decoded)
-            self.has_id |= bool(units) and units[-1].id != b""
+            if units:
+                self.has_id = units[-1].id != b""
             self._take(units, at_ns, is_wasted=is_wasted)
             if self._is_odd:
                 self._watch(units)

@@ -22,7 +22,7 @@ class Seen:
     terminal_seq: number of the event that marked the end in band. error: the reading of the first error event;
     refusal: that of a body of the status 400 or more.
     wasted_count: events that came after the reader had left. failure_count: times that looking failed, 0 or 1.
-    has_id: an event had an id, which readers keep. has_reader_closed: the reader said in band that it is through.
+    has_id: an id is in force, which readers keep. has_reader_closed: the reader said in band that it is through.
     finish_reasons, usage: as the answer has them; of counts that come again, the last. request_alias: the upstream's
     own id of the request, as an event said it. is_mark_unsure: the event that marks the end may be missing for a good
     reason. is_blind: nothing is looked at any more, bytes are only counted. sent: the events of the other direction,

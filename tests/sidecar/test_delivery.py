@@ -166,6 +166,13 @@ class TestKeepalives:
         assert KEEPALIVE not in got.body
         assert got.body.replace(b": keepalive\n", b"") == event + DONE
 
+    async def test_behind_an_id_that_was_taken_back_it_is_a_block_again(self):
+        events = b"id: 1\n" + HELLO, b"id\n" + HELLO
+        got, _ = await exchanged(saying(*events, WAIT_S, DONE), **BEAT)
+
+        assert got.body.count(KEEPALIVE) > 0
+        assert got.body.replace(KEEPALIVE, b"") == b"".join(events) + DONE
+
     async def test_a_reader_that_takes_nothing_gets_none(self):
         async def flood(asked):
             await asked.send(streaming())
