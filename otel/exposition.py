@@ -17,8 +17,6 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END: Final = "# EOF"
 """The last line of OpenMetrics: without it the text was cut short."""
-EXEMPLAR_CHARS: Final = 128
-"""Most characters that the labels of an exemplar may have, by OpenMetrics."""
 
 _MARK: Final = " # "
 """What stands before an exemplar; it may also stand in a label."""

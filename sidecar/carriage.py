@@ -270,10 +270,11 @@ class Carriage:
 
     def _answered(self, answer: Answer) -> list[tuple[str, str]]:
         """The fields of the upstream's head, and the request id where that had none."""
-        for name, value in headers.end_to_end(answer.fields):
+        fields = headers.answered(answer.fields, answer.status, request_id=(self._id_field.name, self._id_field.value))
+        for name, value in fields:
             if name.lower() in self._route.id_headers:
-                self._live.recorder.asked.alias_seen(value)
-        return headers.answered(answer.fields, answer.status, request_id=(self._id_field.name, self._id_field.value))
+                self._live.recorder.asked.alias_seen(value)  # our own id is none, and is not taken for one
+        return fields
 
     async def _stream(self, answer: Answer) -> bool:
         """Pass the body on; whether it may look whole. Raises _Early where the answer is one of our own instead."""

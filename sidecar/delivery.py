@@ -282,7 +282,7 @@ class Delivery:
             return False
         if self.is_early and (seen is None or not seen.size_bytes):
             event = error_event(dialect, "sse", complaint)
-        elif seen is None or not seen.is_at_boundary or seen.error is not None or seen.terminal_seq is not None:
+        elif seen is None or not seen.is_at_boundary or seen.is_over:
             return False
         else:
             event = error_event(seen.dialect, seen.framing, complaint)
@@ -305,7 +305,7 @@ class Delivery:
             at_ns,
             self._written_ns,
             is_at_boundary=(seen is None and self.is_early) or (seen is not None and seen.is_at_boundary),
-            is_over=seen is not None and (seen.terminal_seq is not None or seen.error is not None),
+            is_over=seen is not None and seen.is_over,
             is_blocked=self.buffered_bytes() > 0,
         )
         if is_due:

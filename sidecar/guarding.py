@@ -131,7 +131,7 @@ class Guarded:
     def is_open_stream(self) -> bool:
         """What comes is a stream that is guarded, and nothing in it has said so far that it is over."""
         seen = self._recorder.seen
-        if seen is None or not seen.is_stream or seen.terminal_seq is not None or seen.error is not None:
+        if seen is None or not seen.is_stream or seen.is_over:
             return False
         return self._its_limits() is not None
 

@@ -87,7 +87,7 @@ class Body(Seen):
 
     @property
     def seems_over(self) -> bool:
-        return self.terminal_seq is not None or self._candidate_seq is not None
+        return self.is_over or self._candidate_seq is not None
 
     @property
     def is_at_boundary(self) -> bool:

@@ -90,7 +90,7 @@ class Seen:
     @property
     def lacks_mark(self) -> bool:
         """The end is marked in band, and neither the mark has come nor an error, after which none need come."""
-        return self.has_terminal_rule and self.terminal_seq is None and self.error is None
+        return self.has_terminal_rule and not self.is_over
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -108,9 +108,14 @@ class Seen:
         return self.progress_ns is not None or (self.is_blind and self.size_bytes > 0)
 
     @property
+    def is_over(self) -> bool:
+        """The end was marked in band, or an error was told, after which nothing need come."""
+        return self.terminal_seq is not None or self.error is not None
+
+    @property
     def seems_over(self) -> bool:
-        """The end was marked, or what may be the end has come last."""
-        return self.terminal_seq is not None
+        """It is over, or what may be the end has come last."""
+        return self.is_over
 
     @property
     def is_at_boundary(self) -> bool:

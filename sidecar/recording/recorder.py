@@ -233,7 +233,7 @@ class Recorder:
             has_event=body is not None and body.has_event,
             progress_ns=max(began_ns + (event_ns or 0), forwarded_ns or 0),
             is_blocked=self.blocked_since_ns is not None,
-            is_over=not self.is_watched or (body is not None and (body.seems_over or body.error is not None)),
+            is_over=not self.is_watched or (body is not None and body.seems_over),
         )
 
     @property
