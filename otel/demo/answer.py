@@ -8,10 +8,18 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One event as received, in seconds since the request was sent. has_text: it brought visible output."""
+    """One event as received, in seconds since the request was sent.
+
+    chars: visible characters that it brought. has_thought: it brought output that nobody is shown.
+    """
 
     at_s: float
-    has_text: bool
+    chars: int
+    has_thought: bool = False
+
+    @property
+    def has_text(self) -> bool:
+        return self.chars > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def ask(
     """
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     connection.sock = wire = _connect(host, port, is_slow=pause is not None)
-    receipts: list[Receipt] = []
+    received: list[tuple[float, bytes]] = []  # what an event says is looked at when all is read
     held_off_s: float | None = None
     is_whole = is_done = False
     try:
@@ -78,14 +78,16 @@ def ask(
             *events, pending = (pending + data).split(b"\n\n")
             for event in events:
                 is_done = is_done or event == b"data: [DONE]"
-                receipts.append(Receipt(at_s, has_text=has_text(event)))
+                received.append((at_s, event))
                 if on_event is not None:
-                    on_event(len(receipts))
-            if leave_at is not None and len(receipts) >= leave_at:
+                    on_event(len(received))
+            if leave_at is not None and len(received) >= leave_at:
                 break
-            if pause is not None and held_off_s is None and len(receipts) >= pause.at_event:
+            if pause is not None and held_off_s is None and len(received) >= pause.at_event:
                 held_off_s = _read_nothing(wire, seconds=pause.seconds)
-        return Answer(response.status, tuple(receipts), time.monotonic() - start_s, is_whole, is_done, held_off_s)
+        ended_s = time.monotonic() - start_s
+        receipts = tuple(receipt(event, at_s=at_s) for at_s, event in received)
+        return Answer(response.status, receipts, ended_s, is_whole, is_done, held_off_s)
     finally:
         connection.close()
 
@@ -123,10 +125,17 @@ def _unread(wire: socket.socket) -> int:
     return count[0]
 
 
-def has_text(event: bytes) -> bool:
-    """Whether an event of an OpenAI chat stream brings visible output."""
+def receipt(event: bytes, *, at_s: float) -> Receipt:
+    """What an event of an OpenAI chat stream brings its reader."""
     data = event.removeprefix(b"data: ")
     if not data.startswith(b"{"):
-        return False
-    choices: Iterable[Mapping[str, Mapping[str, object]]] = json.loads(data).get("choices") or ()
-    return any(choice.get("delta", {}).get("content") for choice in choices)
+        return Receipt(at_s, 0)
+    choices: Iterable[Mapping[str, Mapping[str, str | None]]] = json.loads(data).get("choices") or ()
+    deltas = [choice.get("delta") or {} for choice in choices]
+    chars = sum(len(delta.get("content") or "") for delta in deltas)
+    return Receipt(at_s, chars, has_thought=any(delta.get("reasoning_content") for delta in deltas))
+
+
+def has_text(event: bytes) -> bool:
+    """Whether an event of an OpenAI chat stream brings visible output."""
+    return receipt(event, at_s=0.0).has_text

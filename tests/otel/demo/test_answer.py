@@ -11,12 +11,12 @@ def answer(*receipts: Receipt, ended_s: float) -> Answer:
 
 def test_waits_are_those_between_texts_and_other_events_do_not_count() -> None:
     seen = answer(
-        Receipt(0.1, has_text=False),
-        Receipt(0.2, has_text=True),
-        Receipt(0.9, has_text=False),
-        Receipt(1.2, has_text=True),
-        Receipt(1.2, has_text=True),
-        Receipt(1.3, has_text=False),
+        Receipt(0.1, 0),
+        Receipt(0.2, 6),
+        Receipt(0.9, 0),
+        Receipt(1.2, 6),
+        Receipt(1.2, 6),
+        Receipt(1.3, 0),
         ended_s=1.5,
     )
     assert seen.first_text_s == 0.2
@@ -25,5 +25,5 @@ def test_waits_are_those_between_texts_and_other_events_do_not_count() -> None:
 
 
 def test_an_answer_without_text_has_no_first_text_and_no_gap() -> None:
-    seen = answer(Receipt(0.1, has_text=False), ended_s=0.5)
+    seen = answer(Receipt(0.1, 0), ended_s=0.5)
     assert (seen.first_text_s, seen.longest_gap_s, seen.end_s) == (None, 0.0, 0.5)

@@ -28,7 +28,7 @@ def verdict(**changes: Any) -> dict[str, Any]:
 
 
 def answer(*, gap_s: float = 2.027, held_off_s: float | None = None) -> Answer:
-    receipts = (Receipt(0.5, has_text=True), Receipt(0.5 + gap_s, has_text=True))
+    receipts = (Receipt(0.5, 6), Receipt(0.5 + gap_s, 6))
     return Answer(200, receipts, 0.51 + gap_s, is_whole=True, is_done=True, held_off_s=held_off_s)
 
 

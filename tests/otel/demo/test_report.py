@@ -10,9 +10,7 @@ from otel.demo.answer import Answer, Receipt
 from otel.demo.conduct import Question, Run
 from otel.demo.topology import Topology
 
-ANSWER = Answer(
-    200, (Receipt(0.1, has_text=True), Receipt(2.125, has_text=True)), 2.2, is_whole=True, is_done=True, held_off_s=None
-)
+ANSWER = Answer(200, (Receipt(0.1, 6), Receipt(2.125, 6)), 2.2, is_whole=True, is_done=True, held_off_s=None)
 
 
 def run(fault: str = "gateway:stall=2", **changes: Any) -> Run:
