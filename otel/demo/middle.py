@@ -11,16 +11,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import count
 from typing import Final
 
 import aiohttp
+from aiohappyeyeballs import AddrInfoType
 from aiohttp import web
 
 from otel.demo import faults, script
 from otel.demo.faults import Fault, FaultError, Kind
-from otel.demo.worker import break_off, refusal, serve
+from otel.demo.worker import break_off, refusal, serve, sized_socket
 
 FORWARDED: Final = ("content-type", "accept", "authorization", "x-request-id", "traceparent", faults.HEADER)
 RETURNED: Final = ("content-type", "cache-control")
@@ -28,40 +31,57 @@ RETURNED: Final = ("content-type", "cache-control")
 Write = Callable[[bytes], Awaitable[None]]
 Rewrite = Callable[[bytes], bytes]
 """What a hop makes of an event; nothing, where it drops it."""
+Begins = Callable[[bytes], bool]
+"""Asked with every event of an answer, in order: whether the fault begins with it, or has begun."""
 
 
 class Middle:
     """One hop in the middle; `next_url` is the hop that it asks. is_scripted: the worker behind it all is ours.
 
-    rewriting: makes what rewrites the events of one answer; None passes them on as they are.
+    rewriting: makes what rewrites the events of one answer; None passes them on as they are. buffer_bytes: of
+    the kernel, for what the hop receives and sends; None is as the machine is set.
     """
 
+    forwarded = FORWARDED
     _session: aiohttp.ClientSession
 
     def __init__(
-        self, *, hop: str, next_url: str, is_scripted: bool = True, rewriting: Callable[[], Rewrite] | None = None
+        self,
+        *,
+        hop: str,
+        next_url: str,
+        is_scripted: bool = True,
+        rewriting: Callable[[], Rewrite] | None = None,
+        buffer_bytes: int | None = None,
     ) -> None:
-        self._hop = hop
+        self.hop = hop
         self._next_url = next_url
         self._is_scripted = is_scripted
         self._rewriting = rewriting
+        self.buffer_bytes = buffer_bytes
 
     async def connect(self, _: web.Application) -> AsyncIterator[None]:
         """Keep connections to the next hop for as long as the app runs."""
         no_limit = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(timeout=no_limit, auto_decompress=False) as self._session:
+        connector = aiohttp.TCPConnector(socket_factory=self._socket)
+        session = aiohttp.ClientSession(connector=connector, timeout=no_limit, auto_decompress=False)
+        async with session as self._session:
             yield
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        made = sized_socket(*address[:3], buffer_bytes=self.buffer_bytes)
+        made.setblocking(False)
+        return made
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         """Ask the next hop and pass its answer on; an answer that breaks off there, or here, breaks off for all."""
+        body = await request.read()
         try:
-            planted = faults.planted(request.headers.get(faults.HEADER), is_scripted=self._is_scripted)
+            fault, begins = self.planted(request, body)
         except FaultError as error:
             return refusal(error)
-        fault = planted if planted and planted.hop == self._hop else None
         cut_after_s = fault.seconds if fault is not None and fault.kind is Kind.CUT else None
-        body = await request.read()
-        headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
+        headers = {name: request.headers[name] for name in self.forwarded if name in request.headers}
         url = self._next_url + request.path_qs
         response: web.StreamResponse = web.Response(status=502)
         try:
@@ -70,10 +90,18 @@ class Middle:
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)
                 write = response.write if self._rewriting is None else _rewritten(response.write, self._rewriting())
-                await deliver(events_of(answer.content), write, fault, middle=_middle_of(body))
+                await deliver(events_of(answer.content), write, fault, begins)
         except (TimeoutError, aiohttp.ClientError):
             break_off(request)
         return response
+
+    def planted(self, request: web.Request, body: bytes) -> tuple[Fault | None, Begins]:
+        """The fault that the request asks this hop for, and with which event it begins. Raises FaultError."""
+        fault = faults.planted(request.headers.get(faults.HEADER), is_scripted=self._is_scripted)
+        if fault is None or fault.hop != self.hop:
+            return None, from_event(0)
+        first = {Kind.STALL: _middle_of(body), Kind.BUFFER: script.OPENING_EVENTS}.get(fault.kind, 0)
+        return fault, from_event(first)
 
 
 async def events_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -87,25 +115,30 @@ async def events_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield pending
 
 
-async def deliver(events: AsyncIterator[bytes], write: Write, fault: Fault | None, *, middle: int) -> None:
+def from_event(first: int) -> Begins:
+    """A fault that begins with the event of this index."""
+    passed = count()
+    return lambda _: next(passed) >= first
+
+
+async def deliver(events: AsyncIterator[bytes], write: Write, fault: Fault | None, begins: Begins) -> None:
     """Write every event, with the fault of this hop in between. What is held is written later, never lost."""
     match fault:
         case Fault(kind=Kind.BUFFER, seconds=seconds):
-            await _deliver_in_flushes(events, write, every_s=seconds)
+            await _deliver_in_flushes(events, write, begins, every_s=seconds)
         case Fault(kind=Kind.STALL | Kind.SLOW_FIRST, seconds=seconds):
-            held = middle if fault.kind is Kind.STALL else 0
-            index = 0
+            has_held = False
             async for event in events:
-                if index == held:
+                if not has_held and begins(event):
+                    has_held = True
                     await asyncio.sleep(seconds)
                 await write(event)
-                index += 1
         case _:
             async for event in events:
                 await write(event)
 
 
-async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, *, every_s: float) -> None:
+async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, begins: Begins, *, every_s: float) -> None:
     held: list[bytes] = []
 
     async def flush() -> None:
@@ -120,15 +153,13 @@ async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, *, eve
             await flush()
 
     flusher: asyncio.Task[None] | None = None
-    index = 0
     try:
         async for event in events:
-            if index < script.OPENING_EVENTS:
+            if flusher is None and not begins(event):
                 await write(event)
             else:
                 held.append(event)
                 flusher = flusher or asyncio.create_task(flush_for_ever())
-            index += 1
     finally:
         if flusher is not None:
             flusher.cancel()
@@ -167,7 +198,7 @@ def run(hop: Middle, *, port: int) -> None:
     app = web.Application()
     app.cleanup_ctx.append(hop.connect)
     app.router.add_post("/{path:.*}", hop.pass_on)
-    serve(app, port=port)
+    serve(app, port=port, buffer_bytes=hop.buffer_bytes)
 
 
 if __name__ == "__main__":

@@ -102,35 +102,40 @@ def ending(frame: Mapping[str, object], *, at_s: float, events: int) -> list[Due
 
 def planted(answer: Script, fault: Fault | None, *, middle: int) -> Script:
     """The answer with the worker's fault in it; any other fault changes nothing."""
-    events = answer.events
     match fault:
         case Fault(kind=Kind.SLOW_FIRST, seconds=seconds):
-            return replace(answer, events=_held(events, 0, until_s=seconds))
+            return held(answer, 0, until_s=seconds)
         case Fault(kind=Kind.STALL, seconds=seconds):
-            return replace(answer, events=_held(events, middle, until_s=events[middle - 1].at_s + seconds))
+            return held(answer, middle, until_s=answer.events[middle - 1].at_s + seconds)
         case Fault(kind=Kind.BUFFER, seconds=seconds):
-            return replace(answer, events=_flushed(events, every_s=seconds))
+            return flushed(answer, OPENING_EVENTS, every_s=seconds)
         case Fault(kind=Kind.CUT, seconds=seconds):
-            return Script(tuple(due for due in events if due.at_s <= seconds), is_whole=False)
+            return cut(answer, after_s=seconds)
         case _:
             return answer
 
 
-def _held(events: tuple[Due, ...], index: int, *, until_s: float) -> tuple[Due, ...]:
+def held(answer: Script, index: int, *, until_s: float) -> Script:
     """The event at the index waits until that time, and all after it are later by as much."""
+    events = answer.events
     late_s = max(0.0, until_s - events[index].at_s)
-    return (*events[:index], *(replace(due, at_s=due.at_s + late_s) for due in events[index:]))
+    return replace(answer, events=(*events[:index], *(replace(due, at_s=due.at_s + late_s) for due in events[index:])))
 
 
-def _flushed(events: tuple[Due, ...], *, every_s: float) -> tuple[Due, ...]:
-    """From the end of the opening on each event waits for the next flush; the last flush is at the end."""
-    opening, held = events[:OPENING_EVENTS], events[OPENING_EVENTS:]
-    start_s, end_s = opening[-1].at_s, events[-1].at_s
+def flushed(answer: Script, index: int, *, every_s: float) -> Script:
+    """From the event at the index on each waits for the next flush; the last flush is at the end."""
+    opening, waiting = answer.events[:index], answer.events[index:]
+    start_s, end_s = opening[-1].at_s, answer.events[-1].at_s
 
     def flush_s(at_s: float) -> float:
         return min(start_s + math.ceil((at_s - start_s) / every_s) * every_s, end_s)
 
-    return (*opening, *(replace(due, at_s=flush_s(due.at_s)) for due in held))
+    return replace(answer, events=(*opening, *(replace(due, at_s=flush_s(due.at_s)) for due in waiting)))
+
+
+def cut(answer: Script, *, after_s: float) -> Script:
+    """It breaks off so many seconds after the request."""
+    return Script(tuple(due for due in answer.events if due.at_s <= after_s), is_whole=False)
 
 
 def frame_of(*, request_id: str, model: str) -> dict[str, object]:

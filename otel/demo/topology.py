@@ -69,12 +69,12 @@ def topology(
     return Topology(tuple(commands), gateway_url=asked_url, collector_url=collector_url)
 
 
-def collector(*, otlp: int, query: int, folder: Path) -> Command:
+def collector(*, otlp: int, query: int, folder: Path, hops: Sequence[str] = HOPS) -> Command:
     """A collector with its store in the folder, which knows what hops there are."""
     return command(
         COLLECTOR,
         ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
-        ("--data", str(folder / "data"), "--path", ",".join(HOPS), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
+        ("--data", str(folder / "data"), "--path", ",".join(hops), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
         ready=f"{url(query)}/readyz",
     )
 

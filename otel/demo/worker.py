@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 import sys
 import uuid
 from collections.abc import Sequence
@@ -67,18 +68,32 @@ async def health(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def serve(app: web.Application, *, port: int) -> None:
-    """Run an app of the demo until it is told to stop; a reader that leaves cancels its request."""
+def serve(app: web.Application, *, port: int, buffer_bytes: int | None = None) -> None:
+    """Run an app of the demo until it is told to stop; a reader that leaves cancels its request.
+
+    buffer_bytes: of the kernel, for what is received and what is sent; None is as the machine is set.
+    """
     app.router.add_get("/healthz", health)
+    listener = sized_socket(socket.AF_INET, buffer_bytes=buffer_bytes)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
     web.run_app(
         app,
-        host="127.0.0.1",
-        port=port,
+        sock=listener,
         print=None,
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=0.2,
     )
+
+
+def sized_socket(*of: int, buffer_bytes: int | None) -> socket.socket:
+    """A socket with buffers of this size; what it accepts has them, too."""
+    made = socket.socket(*of)
+    if buffer_bytes is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_aiohttp.plugin import AiohttpClient, AiohttpServer
 
 from otel.demo import faults, script
-from otel.demo.middle import Middle, deliver, events_of
+from otel.demo.middle import Middle, deliver, events_of, from_event
 
 EVENTS = [b"data: %d\n\n" % number for number in range(60)]
 PAUSE_S = 0.002
@@ -136,7 +136,7 @@ def writes_into(written: list[tuple[float, bytes]]) -> Callable[[bytes], Awaitab
 async def test_a_stall_holds_the_event_in_the_middle_and_no_other() -> None:
     written: list[tuple[float, bytes]] = []
     fault = faults.parse("gateway:stall=0.1")
-    await deliver(stream_of(EVENTS), writes_into(written), fault, middle=20)
+    await deliver(stream_of(EVENTS), writes_into(written), fault, from_event(20))
     gaps = [later - earlier for (earlier, _), (later, _) in pairwise(written)]
     assert gaps[19] >= 0.099
     assert sum(gap > 0.05 for gap in gaps) == 1
@@ -144,7 +144,9 @@ async def test_a_stall_holds_the_event_in_the_middle_and_no_other() -> None:
 
 async def test_a_buffer_lets_the_opening_pass_and_then_writes_many_events_at_once() -> None:
     written: list[tuple[float, bytes]] = []
-    await deliver(stream_of(EVENTS), writes_into(written), faults.parse("gateway:buffer=0.05"), middle=20)
+    await deliver(
+        stream_of(EVENTS), writes_into(written), faults.parse("gateway:buffer=0.05"), from_event(script.OPENING_EVENTS)
+    )
     opening = script.OPENING_EVENTS
     assert [data for _, data in written[:opening]] == EVENTS[:opening]
     assert [data for _, data in written[opening:]] == [b"".join(EVENTS[opening:])]
