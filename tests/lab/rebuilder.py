@@ -7,14 +7,12 @@ Text passes at once, one event for one; only what stands around it differs, and 
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Final
 
 from otel.demo import script
-from otel.demo.faults import GATEWAY, PROXY
-from otel.demo.middle import Middle, run
 from otel.demo.reader import has_text
+from tests.lab import app
 
 COMMENT_EVERY: Final = 10
 """Texts between two comments."""
@@ -41,14 +39,5 @@ class Rebuild:
         return b""  # the role, a thought, the usage
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.lab.rebuilder")
-    parser.add_argument("--hop", choices=(GATEWAY, PROXY), required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--next", required=True, metavar="URL")
-    options = parser.parse_args()
-    run(Middle(hop=options.hop, next_url=options.next, rewriting=Rebuild), port=options.port)
-
-
 if __name__ == "__main__":
-    main()
+    app.main("tests.lab.rebuilder", rewriting=Rebuild)

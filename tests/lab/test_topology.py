@@ -1,21 +1,22 @@
-"""The chains: who asks whom, with a tap missing as without, and what real parts are told."""
+"""The processes: who asks whom, with taps missing and with two at a hop, and what real parts are told."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from otel.demo.faults import HOPS
-from otel.demo.topology import PORTS, Topology
-from tests.lab.draw import OURS, Chain, Part
-from tests.lab.parts import Programs, topology
+from otel.demo.topology import Topology
+from tests.lab.chain import NAMES, Chain, Place, Tap
+from tests.lab.middles import MIDDLES, Part
+from tests.lab.topology import ports_of, topology
 
 PATHS = {"nginx": "/bin/nginx", "haproxy": "/bin/haproxy"}
 
 
 def placed(chain: Chain, folder: Path = Path("/lab")) -> Topology:
-    return topology(chain, ports=range(1_001, 1_001 + PORTS), folder=folder, paths=PATHS)
+    return topology(chain, ports=range(1_001, 1_001 + ports_of(chain)), folder=folder, paths=PATHS)
 
 
 def option(of: Topology, name: str, flag: str) -> str:
@@ -23,33 +24,50 @@ def option(of: Topology, name: str, flag: str) -> str:
     return command.arguments[command.arguments.index(flag) + 1]
 
 
-def test_every_tapped_hop_has_a_sidecar_and_is_asked_through_it() -> None:
-    of = placed(Chain())
-    worker, proxy, gateway = HOPS
-    for asking, asked in ((proxy, worker), (gateway, proxy)):
+@pytest.mark.parametrize("count", NAMES)
+def test_every_tapped_hop_has_a_sidecar_and_is_asked_through_it(count: int) -> None:
+    of = placed(Chain.of(*[Part.APP] * (count - 1)))
+    for asked, asking in zip(NAMES[count][:-1], NAMES[count][1:], strict=True):
         assert option(of, asking, "--next") == "http://" + option(of, f"{asked} sidecar", "--listen")
-    assert of.gateway_url == "http://" + option(of, f"{gateway} sidecar", "--listen")
+    assert of.gateway_url == "http://" + option(of, "gateway sidecar", "--listen")
 
 
-@pytest.mark.parametrize("blind", HOPS)
+@pytest.mark.parametrize("blind", NAMES[4])
 def test_a_hop_without_a_tap_is_asked_itself(blind: str) -> None:
-    of = placed(Chain(blind=blind))
+    of = placed(Chain.of(Part.APP, Part.APP, Part.APP).without(blind))
     assert f"{blind} sidecar" not in [command.name for command in of.commands]
-    asked = [of.gateway_url, *(option(of, hop, "--next") for hop in HOPS[1:])]
+    asked = [of.gateway_url, *(option(of, hop, "--next") for hop in NAMES[4][1:])]
     assert f"http://127.0.0.1:{option(of, blind, '--port')}" in asked
 
 
-@pytest.mark.parametrize("part", [part for part in Part if part not in OURS])
+def test_a_hop_with_two_taps_asks_the_next_hop_through_its_own_sidecar() -> None:
+    chain = Chain.of(Part.APP, Part.APP)
+    worker, proxy, gateway = chain.hops
+    of = placed(replace(chain, hops=(worker, replace(proxy, tap=Tap.BOTH), gateway)))
+    [own] = [command for command in of.commands if command.name == "inference-proxy sidecar"]
+    [egress] = [words for words in own.arguments if words.startswith("--egress=")]
+    _, _, listens, asks = egress.split("=", 3)
+    assert option(of, "inference-proxy", "--next") == f"http://{listens}"
+    assert asks == "http://" + option(of, "model-worker sidecar", "--listen")
+
+
+def test_small_buffers_are_told_to_apps_of_ours_alone() -> None:
+    chain = replace(Chain.of(Part.APP, Part.REBUILDER), has_small_buffers=True)
+    told = {command.name: any("--buffer" in word for word in command.arguments) for command in placed(chain).commands}
+    assert [name for name, is_told in told.items() if is_told] == list(chain.names)
+
+
+@pytest.mark.parametrize("part", [part for part, middle in MIDDLES.items() if {*middle.needs} & {*PATHS}])
 def test_a_real_part_listens_asks_the_next_hop_and_says_when_it_is_ready(part: Part, tmp_path: Path) -> None:
-    of = placed(Chain(gateway=part), tmp_path)
+    of = placed(Chain.of(Part.APP, part), tmp_path)
     [gateway] = [command for command in of.commands if command.name == "gateway"]
-    told = (tmp_path / "gateway-own" / "config").read_text()
-    assert gateway.program == PATHS[part.partition("-")[0]]
+    told = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    assert gateway.program == PATHS[MIDDLES[part].needs[0]]
     assert gateway.ready_url.split("/")[2] in told
     assert option(of, "inference-proxy sidecar", "--listen") in told
-    assert "proxy_buffering off" in told or part is not Part.NGINX
 
 
-def test_parts_are_those_whose_program_is_there() -> None:
-    assert Programs({}, {"nginx": "no"}).parts == [Part.APP, Part.REBUILDER]
-    assert Programs({"nginx": "/n"}, {}).parts == [Part.APP, Part.REBUILDER, Part.NGINX, Part.NGINX_BUFFERING]
+def test_a_clock_is_set_wrong_where_it_is_to_be() -> None:
+    chain = Chain((Place("model-worker", Part.SCRIPTED, skew_s=-3_600.0), *Chain.of(Part.APP, Part.APP).hops[1:]))
+    words = {command.name: " ".join(command.arguments) for command in placed(chain).commands}
+    assert [name for name, said in words.items() if "--clock-offset=-3600" in said] == ["model-worker sidecar"]

@@ -1,4 +1,7 @@
-"""The lab's model worker: the demo's, with every traffic shape. `python -m tests.lab.worker --port PORT`."""
+"""The lab's model worker: plays the answer that the request's header asks for, with the faults of its own.
+
+python -m tests.lab.worker --port PORT [--buffer BYTES]
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,25 @@ import asyncio
 
 from aiohttp import web
 
-from otel.demo import faults
-from otel.demo.faults import CLIENT, WORKER
 from otel.demo.worker import play, serve
-from tests.lab.shapes import Shape, answer
+from tests.lab.told import HEADER, Told
 
 
 async def chat(request: web.Request) -> web.StreamResponse:
-    """The shape is a member `shape` of the request's body."""
     start_s = asyncio.get_running_loop().time()
-    asked = await request.json()
-    fault = faults.planted(request.headers.get(faults.HEADER))
-    script = answer(
-        Shape(asked["shape"]),
-        request_id=request.headers["x-request-id"],
-        events=asked["max_tokens"],
-        seed=asked["seed"],
-        fault=fault if fault and fault.hop in {WORKER, CLIENT} else None,
-    )
-    return await play(request, script, start_s=start_s)
+    await request.read()
+    told = Told.parse(request.headers[HEADER])
+    return await play(request, told.script(request_id=request.headers["x-request-id"]), start_s=start_s)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.worker")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--buffer", type=int, metavar="BYTES", help="of the kernel, each way")
+    options = parser.parse_args()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", chat)
-    serve(app, port=parser.parse_args().port)
+    serve(app, port=options.port, buffer_bytes=options.buffer)
 
 
 if __name__ == "__main__":
