@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
-from otel.hop import OUTPUT, Ending, EventClass, Hop, Interval, KernelSample, Stamp, State
+from otel.hop import OUTPUT, Ending, EventClass, Hop, Interval, KernelSample, Stamp, State, TapRole
 
 CONTENT: Final = frozenset({EventClass.CONTENT})
 SHADOW_NS: Final = 30_000_000
@@ -111,7 +111,10 @@ def carriers_of(hops: Iterable[Hop]) -> tuple[frozenset[EventClass], ...]:
 def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
     """Prepare one tap's record. Events that our kernel never took are left out: nobody behind us can have them."""
     timeline = hop.timeline
-    stamps = [s for s in timeline.stamps if s.event_class in carriers and s.taken_ns is not None]
+    every = timeline.stamps
+    if hop.place.role is TapRole.CLIENT and all(s.taken_ns is None for s in every):
+        every = tuple(replace(s, taken_ns=s.arrived_ns) for s in every)  # it does not say when it consumed
+    stamps = [s for s in every if s.event_class in carriers and s.taken_ns is not None]
     seq = [s.seq for s in stamps]
     arrived = [s.arrived_ns for s in stamps]
     taken = [s.taken_ns for s in stamps if s.taken_ns is not None]

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Final
 
 from otel import decompose
-from otel.decompose import CLIENT, Kind, Lineup, Segment
+from otel.decompose import Kind, Lineup, Segment
 from otel.findings import IDLE_TIMERS_NS, Cause, Facts, Finding
-from otel.hop import OUTPUT, Ending, Hop, Side
+from otel.hop import CLIENT, OUTPUT, Ending, Hop, Side, TapRole
 from otel.join import Path
 from otel.silence import began, silent_ns, timer_behind, was_reaped
 
@@ -88,8 +88,17 @@ def _was_replaced(hop: Hop, last: Hop) -> bool:
 
 
 def _left(taps: Sequence[Hop], n: int, how: str, lineup: Lineup | None) -> Finding:
-    cause = Cause.CLIENT_DISCONNECT if n == len(taps) - 1 else Cause.ABORTED
+    """Tap n saw its downstream leave, or is the reader's own and says that it left."""
+    reader = _reader_at(taps)
+    if n == reader:
+        return _ending(taps, n, Cause.CLIENT_DISCONNECT, f"{taps[n].place.hop} says that it left", lineup)
+    cause = Cause.CLIENT_DISCONNECT if n + 1 == reader else Cause.ABORTED
     return _ending(taps, n + 1, cause, f"{taps[n].place.hop} {how}", lineup)
+
+
+def _reader_at(taps: Sequence[Hop]) -> int:
+    """The place of the reader behind the taps, or of the record that it made itself."""
+    return len(taps) - (taps[-1].place.role is TapRole.CLIENT)
 
 
 def _given_up(taps: Sequence[Hop], n: int, lineup: Lineup | None) -> Finding | None:
@@ -116,7 +125,7 @@ def _timed(finding: Finding, taps: Sequence[Hop], timers_ns: Sequence[int]) -> F
     if finding.cause not in _CUTS or finding.segment.kind is Kind.SIDECAR:
         return finding
     names = [hop.place.tap for hop in taps]
-    n = len(taps) if finding.segment.kind is Kind.READER else names.index(finding.segment.downstream)
+    n = _reader_at(taps) if finding.segment.kind is Kind.READER else names.index(finding.segment.downstream)
     if n == 0 and finding.cause is not Cause.TRUNCATED:
         return finding
     found = timer_behind(taps, n, timers_ns)
@@ -141,8 +150,8 @@ def _ours(hop: Hop) -> Finding | None:
 def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Lineup | None) -> Finding:
     if n == 0:
         segment = Segment(Kind.SOURCE, decompose.SOURCE, taps[0].place.tap)
-    elif n == len(taps):
-        segment = Segment(Kind.READER, taps[-1].place.tap, CLIENT)
+    elif n == _reader_at(taps):
+        segment = Segment(Kind.READER, taps[n - 1].place.tap, CLIENT)
     else:
         segment = Segment(Kind.BETWEEN, taps[n - 1].place.tap, taps[n].place.tap)
     last = lineup.last if lineup else None

@@ -4,7 +4,8 @@
 
 Each term is a difference of readings of one clock, so clocks need no synchronising and every sum can be
 checked by hand. A negative term is a segment that absorbed part of a silence. The observation points are, per
-tap, `arrived` and `taken`, and at the reader's end the acknowledgement of its kernel.
+tap, `arrived` and `taken`, and at the reader's end the acknowledgement of its kernel. Where the reader recorded for
+itself, they are when it received and when it consumed: what lies between is `ui`, and nothing lies behind it.
 
 When the reader stops, buffers fill back towards the source. Blocked time moves, second by second, from the
 segment before a blocked tap to the one after it; our own lag moves to ourselves (`self`).
@@ -34,10 +35,10 @@ from otel.align import (
     shadow,
     window_of,
 )
-from otel.hop import WEBSOCKET, Hop, State, TapRole
+from otel.hop import CLIENT, WEBSOCKET, Hop, State, TapRole
 
 SOURCE: Final = "source"
-CLIENT: Final = "client"
+UI: Final = "ui"
 HOLD_NS: Final = 250_000_000
 """Silences from here on delay a merging hop's first output as well."""
 END_SLACK_NS: Final = 50_000_000
@@ -50,6 +51,8 @@ class Kind(Enum):
     SIDECAR = "sidecar"
     BETWEEN = "between"
     READER = "reader"
+    UI = "ui"
+    """What the reader did with what it had received, where it recorded that."""
 
 
 class Wait(StrEnum):
@@ -75,6 +78,8 @@ class Segment:
         match self.kind:
             case Kind.SOURCE:
                 return SOURCE
+            case Kind.UI:
+                return UI
             case Kind.SIDECAR:
                 return f"self:{self.upstream}"
             case _:
@@ -126,17 +131,28 @@ class Lineup:
     def source(self) -> Segment:
         return Segment(Kind.SOURCE, SOURCE, self.lanes[0].name)
 
-    def sidecar(self, i: int) -> Segment:
+    @property
+    def has_record(self) -> bool:
+        """Whether the reader recorded for itself: then its lane is the last one, and nothing lies behind it."""
+        return self.last.hop.place.role is TapRole.CLIENT
+
+    def within(self, i: int) -> Segment:
+        """The segment inside of lane i: its sidecar, or what the reader did with what it had."""
+        if i == len(self.lanes) - 1 and self.has_record:
+            return Segment(Kind.UI, CLIENT, CLIENT)
         return Segment(Kind.SIDECAR, self.lanes[i].name, self.lanes[i].name)
 
     def before(self, i: int) -> Segment:
-        """The segment that ends at lane i; lanes.count is the reader."""
+        """The segment that ends at lane i; lanes.count is the reader who left no record."""
         if i == 0:
             return self.source
-        if i == len(self.lanes):
-            return Segment(Kind.READER, self.last.name, CLIENT)
-        kind = Kind.READER if self.lanes[i].hop.place.role is TapRole.CLIENT else Kind.BETWEEN
-        return Segment(kind, self.lanes[i - 1].name, self.lanes[i].name)
+        if i == len(self.lanes) or (i == len(self.lanes) - 1 and self.has_record):
+            return Segment(Kind.READER, self.lanes[i - 1].name, CLIENT)
+        return Segment(Kind.BETWEEN, self.lanes[i - 1].name, self.lanes[i].name)
+
+    def outermost(self) -> Segment:
+        """The segment that ends where the reader's wait is measured."""
+        return self.within(len(self.lanes) - 1) if self.has_record else self.before(len(self.lanes))
 
 
 def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
@@ -190,9 +206,9 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
         windows.append(window)
         arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, together)
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
-        terms[lineup.sidecar(n)] = taken - arrived - blocked_within + late
+        terms[lineup.within(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
-    terms[lineup.before(len(lineup.lanes))] = gap - previous + carried
+    _reach_the_reader(lineup, terms, gap - previous + carried)
     return Decomposition(Wait.GAP, gap, j, terms, windows)
 
 
@@ -209,10 +225,10 @@ def first_event(lineup: Lineup) -> Decomposition:
         late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
         arrived, taken = lane.arrived[0] + held, lane.taken[0] + held
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
-        terms[lineup.sidecar(n)] = taken - arrived - within + late
+        terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within
     reached = lineup.reader[0] + (previous - lineup.last.taken[0])
-    terms[lineup.before(len(lineup.lanes))] = reached - previous + carried
+    _reach_the_reader(lineup, terms, reached - previous + carried)
     return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
 
 
@@ -228,12 +244,18 @@ def end(lineup: Lineup) -> Decomposition | None:
         blocked = shadow(lane.blocked, lane.arrived[-1], ended)
         within = covered(ended, closed, lane.blocked) - lane.blocked_within[-1]
         terms[lineup.before(n)] = arrived - previous + carried - blocked
-        terms[lineup.sidecar(n)] = taken - arrived - within
+        terms[lineup.within(n)] = taken - arrived - within
         previous, carried = taken, blocked + within
     closed = end_acknowledged(lineup.last)
     reached = previous if closed is None else closed - lineup.reader[-1]
-    terms[lineup.before(len(lineup.lanes))] = reached - previous + carried
+    _reach_the_reader(lineup, terms, reached - previous + carried)
     return Decomposition(Wait.END, reached, lineup.last.event_count, terms)
+
+
+def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -> None:
+    """Give what no tap accounts for to the last segment."""
+    segment = lineup.outermost()
+    terms[segment] = terms.get(segment, 0) + left_ns
 
 
 def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, together: int) -> tuple[int, int, int, int, int]:

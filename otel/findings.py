@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from otel.decompose import CLIENT, Decomposition, Kind, Segment
+from otel.decompose import Decomposition, Kind, Segment
 from otel.evidence import Stuck, Whereabouts
-from otel.hop import EGRESS
+from otel.hop import CLIENT, EGRESS
 from otel.pace import Gaps
 from otel.rhythm import Rhythm
 
@@ -36,6 +36,7 @@ class Cause(StrEnum):
     THROTTLING = "throttling"
     NETWORK = "network"
     SLOW_READER = "slow_reader"
+    UI_BLOCKED = "ui_blocked"
     HIDDEN_OUTPUT = "hidden_output"
     SELF = "self"
     END_HOLD = "end_hold"

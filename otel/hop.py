@@ -181,6 +181,7 @@ class Anchor:
 
 
 EGRESS = " egress"
+CLIENT: Final = "client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +194,8 @@ class Place:
 
     @property
     def tap(self) -> str:
-        """The name of this tap on a path, on which a hop with an egress listener has two."""
-        return self.hop + EGRESS if self.role is TapRole.EGRESS else self.hop
+        """Its name on a path: a hop with an egress listener has two, and the reader one, whatever it calls itself."""
+        return {TapRole.CLIENT: CLIENT, TapRole.EGRESS: self.hop + EGRESS}.get(self.role, self.hop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,10 @@ def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Pa
         places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
     latest = _ordered([max(group, key=_start_key) for group in places.values()], rank)
     outermost = (latest[-1].place.hop, latest[-1].place.role)
+    for name, role in [place for place in places if place[1] is TapRole.CLIENT and place != outermost]:
+        exchanges = [hop for hop in exchanges if hop not in places[name, role]]
+        del places[name, role]
+        notes.append(f"the record of {name} is left out: of several clients the outermost is the reader")
     requests = sorted(places.pop(outermost), key=_start_key, reverse=True)
     found = []
     for request in requests:

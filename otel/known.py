@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from otel.findings import Policy, Status, Verdict
+from otel.hop import TapRole
 from otel.join import Path
 from otel.rhythm import P90
 
@@ -46,7 +47,7 @@ class Known:
         """
         if path.is_open:
             return
-        _remember(self._paths, _model(path), tuple(hop.place.hop for hop in path.taps))
+        _remember(self._paths, _model(path), _hops(path))
         rhythm = verdict.rhythm
         if verdict.status is not Status.NAMED and rhythm is not None and rhythm.p90_ns is not None:
             _remember(self._rhythms, _source(path), (rhythm.p90_ns, rhythm.shows_own))
@@ -74,6 +75,11 @@ def _remember(memory: OrderedDict[K, deque[V]], key: K, value: V) -> None:
     memory.move_to_end(key)
     while len(memory) > SOURCES:
         memory.popitem(last=False)
+
+
+def _hops(path: Path) -> tuple[str, ...]:
+    """The hops that sidecars recorded. A reader that records for itself does so when it likes, and is not missed."""
+    return tuple(hop.place.hop for hop in path.taps if hop.place.role is not TapRole.CLIENT)
 
 
 def _model(path: Path) -> str:

@@ -120,7 +120,8 @@ def fell_behind(lineup: Lineup, *, limit_ns: int) -> list[Behind]:
         ]
         if felt:
             first, last = max(felt, key=lambda stretch: late[stretch[1]] - late[stretch[0]])
-            is_delivered = segment.kind is not Kind.SIDECAR and _is_delivered(lineup, course, (i - 1) // 2, first, last)
+            has_peer = segment.kind in {Kind.BETWEEN, Kind.READER}
+            is_delivered = has_peer and _is_delivered(lineup, course, (i - 1) // 2, first, last)
             found.append(Behind(segment, course.wait(first, last), is_delivered))
     return found
 
@@ -167,11 +168,13 @@ def _course(lineup: Lineup, points: Sequence[Sequence[int]]) -> _Course:
             late.append((lineup.source, [ns - p for ns, p in zip(came, pressed, strict=True)]))
         handed.append([lane.taken[k] - lane.blocked_within[k] - p for k, p in zip(at, pressed, strict=True)])
         within = [h - (ns - p) for h, ns, p in zip(handed[-1], came, pressed, strict=True)]
-        late.append((lineup.sidecar(n), within))
+        late.append((lineup.within(n), within))
         doubt += [_merged(lineup, points, n) if n and not lineup.by_ordinal else certain, certain]
     read = [lineup.reader[point[-1]] for point in points]
-    late.append((lineup.before(len(lineup.lanes)), [b - a for a, b in zip(handed[-1], read, strict=True)]))
-    return _Course(points, read, late, [*doubt, certain], handed)
+    if not lineup.has_record:
+        late.append((lineup.outermost(), [b - a for a, b in zip(handed[-1], read, strict=True)]))
+        doubt.append(certain)
+    return _Course(points, read, late, doubt, handed)
 
 
 def _merged(lineup: Lineup, points: Sequence[Sequence[int]], n: int) -> list[int]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from otel.decompose import CLIENT, Decomposition, Kind, Segment, Wait
+from otel.decompose import Decomposition, Kind, Segment, Wait
 from otel.findings import Cause, Finding, Reach, Status, Verdict
-from otel.hop import EGRESS, Ending
+from otel.hop import CLIENT, EGRESS, Ending
 from otel.join import Path
 
 ALSO_TOLD: Final = 2
 """Further contributors that the sentence names, the largest first; the list of them has all."""
+
+_ON_THE_WAY: Final = frozenset({Cause.SLOW_FIRST_EVENT, Cause.TRUNCATED})
+"""What only a reader's own record shows behind the last tap: a request that came late to it, or an answer that was cut
+behind it. Whether the reader or the link did that is not known."""
 
 _REACHED: Final = {
     Reach.CONSUMED: "it was delivered and consumed on time",
@@ -45,6 +49,8 @@ def owner(path: Path, segment: Segment) -> str:
     match segment.kind:
         case Kind.SIDECAR:
             return f"{segment.upstream} sidecar"
+        case Kind.UI:
+            return CLIENT
         case Kind.READER:
             return " or ".join([*path.absent_between(segment.upstream, None), CLIENT])
         case Kind.SOURCE:
@@ -61,9 +67,13 @@ def owner(path: Path, segment: Segment) -> str:
 
 def blamed(path: Path, finding: Finding) -> str:
     """Whose the finding is: the segment's owner, or the link itself where the bytes were in the network."""
+    segment = finding.segment
+    link = f"network between {segment.upstream} and {segment.downstream}"
     if finding.cause is Cause.NETWORK:
-        return f"network between {finding.segment.upstream} and {finding.segment.downstream}"
-    return owner(path, finding.segment)
+        return link
+    if segment.kind is Kind.READER and finding.cause in _ON_THE_WAY:
+        return f"{owner(path, segment)} or the {link}"
+    return owner(path, segment)
 
 
 def seconds(ns: int) -> str:
@@ -99,6 +109,8 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
             says = f"{_slowly(path, finding)} more slowly than it came, {term} in all"
         case Cause.SLOW_READER:
             says = f"{_reader(path, finding)} did not take the answer for {term}"
+        case Cause.UI_BLOCKED:
+            says = f"the client had received the answer and did not consume it for {term}"
         case Cause.NETWORK:
             says = f"the {who} held the answer for {term}"
         case Cause.BUFFERING:
@@ -119,6 +131,8 @@ def _slowly(path: Path, finding: Finding) -> str:
     match finding.cause:
         case Cause.SLOW_READER:
             return f"{_reader(path, finding)} took the answer"
+        case Cause.UI_BLOCKED:
+            return "the client consumed the answer"
         case Cause.NETWORK:
             return f"the {blamed(path, finding)} carried the answer"
         case Cause.SELF:
@@ -155,7 +169,7 @@ def _broke_off(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> s
     if path.taps[0].end is not None and path.taps[0].end.ending is Ending.REFUSED and not finding.at_position:
         return f"{_upper(blamed(path, finding))} could not be reached: the answer never began{_also(path, verdict)}."
     after = f" {_place(finding, None if finding.at_seq is None else finding.at_seq + 1)}"
-    who = owner(path, finding.segment)
+    who = blamed(path, finding)
     match finding.cause:
         case Cause.CLIENT_DISCONNECT:
             says = f"The client left{after}"

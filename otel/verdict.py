@@ -149,7 +149,7 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
 
 
 def _hides_a_hop(path: Path, segment: Segment) -> bool:
-    if segment.kind is Kind.SIDECAR:
+    if segment.kind in {Kind.SIDECAR, Kind.UI}:
         return False
     upstream = None if segment.kind is Kind.SOURCE else segment.upstream
     downstream = None if segment.kind is Kind.READER else segment.downstream

@@ -148,6 +148,8 @@ def _cause_of_pace(lineup: Lineup, behind: pace.Behind) -> tuple[Cause, Stuck | 
     segment = behind.segment
     if segment.kind is Kind.SIDECAR:
         return Cause.SELF, None, None
+    if segment.kind is Kind.UI:
+        return Cause.UI_BLOCKED, None, None
     n = _lane_before(lineup, segment)
     stretch = behind.wait.windows[n]
     where, kernel = whereabouts_over(lineup.lanes[n], stretch.first, stretch.last, is_delivered=behind.is_delivered)
@@ -199,6 +201,8 @@ def _cause(
 ) -> tuple[Cause, Stuck | None, Whereabouts | None]:
     if segment.kind is Kind.SIDECAR:
         return Cause.SELF, None, None
+    if segment.kind is Kind.UI:
+        return Cause.UI_BLOCKED, None, None
     if segment.kind is Kind.SOURCE:
         if _had_hidden_output(lineup.lanes[0], wait, rhythm, policy):
             return Cause.HIDDEN_OUTPUT, None, None
@@ -214,7 +218,9 @@ def _cause(
     where, kernel = whereabouts(lane, events, term, is_end=wait.wait is Wait.END)
     if where is Whereabouts.NETWORK:
         return Cause.NETWORK, kernel, where
-    return (late if segment.kind is Kind.READER else _by_wait(wait, late)), kernel, where
+    if segment.kind is Kind.READER and not (lineup.has_record and wait.wait is Wait.FIRST_EVENT):
+        return late, kernel, where  # a record shows the way of the request as well, and nobody can be late for that
+    return _by_wait(wait, late), kernel, where
 
 
 def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:

@@ -30,11 +30,15 @@ def label_of(segment: Segment | None) -> str | None:
         return None
     if segment.from_hop == "source":
         return "source"
+    if segment.from_hop == segment.to_hop == "client":
+        return "ui"
     return f"self:{segment.from_hop}" if segment.from_hop == segment.to_hop else f"{segment.from_hop}>{segment.to_hop}"
 
 
 def readable(label: str) -> str:
     """A segment's label for people: `model-worker → gateway`, `inside gateway`."""
+    if label == "ui":
+        return "inside client"
     return f"inside {label[5:]}" if label.startswith("self:") else label.replace(">", " → ", 1)
 
 
@@ -49,7 +53,7 @@ def fill_of(term: Term, look: Look) -> str:
         return look.marks.fill_source
     if term.label.startswith("self:"):
         return look.marks.fill_self
-    return look.marks.fill_reader if term.label.endswith(">client") else look.marks.fill_app
+    return look.marks.fill_reader if term.label == "ui" or term.label.endswith(">client") else look.marks.fill_app
 
 
 def wait_title(verdict: VerdictAnswer) -> str:

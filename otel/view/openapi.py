@@ -242,7 +242,7 @@ def _schemas() -> Schema:
         ),
         "Contribution": _object(
             "One segment's share.",
-            segment=_text("`source`, `self:HOP`, `HOPA>HOPB` or `HOP>client`"),
+            segment=_text("`source`, `self:HOP`, `HOPA>HOPB`, `HOP>client` or `ui` (inside of the client)"),
             owner=_text("who owns it, in words"),
             seconds=_number("below 0 where it made up for a wait"),
         ),

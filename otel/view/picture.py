@@ -68,6 +68,7 @@ def timeline(
 
 WHO_MADE_IT: Final = "who made it"
 TO_THE_READER: Final = "to the reader"
+CONSUMED: Final = "consumed"
 INDENT: Final = 2  # of what is said of a lane under its name
 
 
@@ -105,19 +106,26 @@ def _lanes(answer: TimelineAnswer, laid: Sequence[Columns], frame: Frame, name_c
     taps = answer.taps
     lines = _added_here("source", findings, frame.look)
     for index, (tap, columns) in enumerate(zip(taps, laid, strict=True)):
-        below = taps[index + 1].hop if index + 1 < len(taps) else "client"
+        below = _place(taps[index + 1]) if index + 1 < len(taps) else "client"
         name = _margin(lane_name(tap.hop, tap.role), name_cells, _name_tone(tap.hop, answer))
         fate = _margin(" " * INDENT + _fate(tap, name_cells - INDENT), name_cells, Tone.QUIET)
         lines.append((name, *event_strip(tap, columns, frame).pieces()))
         lines.append((fate, *state_strip(tap, columns, frame).pieces()))
-        lines += _added_here(f"self:{tap.hop}", findings, frame.look)
-        lines += _added_here(f"{tap.hop}>{below}", findings, frame.look)
+        within = "ui" if tap.role == "client" else f"self:{_place(tap)}"
+        lines += _added_here(within, findings, frame.look)
+        lines += _added_here(f"{_place(tap)}>{below}", findings, frame.look)
     behind = handed_on(taps[-1])
-    name = _margin(TO_THE_READER, name_cells, _name_tone("client", answer))
+    reached = CONSUMED if taps[-1].role == "client" else TO_THE_READER
+    name = _margin(reached, name_cells, _name_tone("client", answer))
     lines.append((name, *event_strip(behind, lay(behind, frame.axis), frame).pieces()))
     if frame.wait is not None:
         lines.append((_margin("", name_cells), *_wait_strip(frame.wait, frame).pieces()))
     return lines
+
+
+def _place(tap: Tap) -> str:
+    """The name that the ends of segments have."""
+    return {"client": "client", "egress": f"{tap.hop} egress"}.get(tap.role, tap.hop)
 
 
 def _findings(answer: TimelineAnswer) -> Findings:

@@ -61,6 +61,8 @@ class Chain:
     freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
     paces: (hop, ns) whose app passes on one event in so long; narrow: (hop, ns) behind which the link carries one in so
     long; sluggish: the reader takes one in so long, with room for ROOM of them.
+    has_record: the reader makes a record of its own. unread, unconsumed: (event, ns) for which it reads nothing of what
+    its kernel has, or consumes nothing of what it has read.
     cut: (segment's hop or "source", event), leave: the event after which the reader leaves. phases: (class, events)
     one after the other, content for the rest. strips: a hop -> the class that it does not pass on.
     """
@@ -92,6 +94,9 @@ class Chain:
     wall: dict[str, int] = field(default_factory=dict)
     same_clock: bool = False
     egress: Sequence[str] = ()
+    has_record: bool = False
+    unread: tuple[int, int] | None = None
+    unconsumed: tuple[int, int] | None = None
 
 
 def run(chain: Chain) -> list[Hop]:
@@ -114,7 +119,35 @@ def run(chain: Chain) -> list[Hop]:
             assert link
         hop, texts = _tap(chain, i, texts, asked[i], cut_here=cut_here)
         hops.append(hop)
-    return hops
+    return [*hops, _record(chain, hops[-1], texts, asked[-1] - APP)] if chain.has_record else hops
+
+
+def _record(chain: Chain, last: Hop, texts: Sequence[Text], asked: int) -> Hop:
+    """What the reader itself recorded of an answer that the last tap passed on."""
+    received = _stopped([text.at + LINK for text in texts], chain.unread)
+    consumed = _stopped(received, chain.unconsumed)
+    stamps = [
+        Stamp(k, at - asked, done - asked, text.event_class, text.position)
+        for k, (at, done, text) in enumerate(zip(received, consumed, texts, strict=True))
+    ]
+    ended = MS + (consumed[-1] if consumed else asked) - asked
+    unit, quantum = (1_000, 1) if chain.is_exact else (UNIT_NS, QUANTUM)
+    return replace(
+        last,
+        span_id=span_id_of(last.trace_id, "browser"),
+        place=Place("browser", TapRole.CLIENT),
+        anchor=Anchor(last.anchor.wall_ns - 5 * S, 77 * S, ""),
+        moments=Moments(upstream_ended_ns=ended, downstream_ended_ns=ended, closed_ns=ended),
+        timeline=quantised(Timeline(unit_ns=1, quantum=1, stamps=tuple(stamps)), unit_ns=unit, quantum=quantum),
+    )
+
+
+def _stopped(times: Sequence[int], stop: tuple[int, int] | None) -> list[int]:
+    """The times with what came while the reader stopped moved to when it went on."""
+    if stop is None:
+        return list(times)
+    begin = times[stop[0]]
+    return [begin + stop[1] if begin <= at < begin + stop[1] else at for at in times]
 
 
 def _as_egress(hop: Hop, name: str) -> Hop:
