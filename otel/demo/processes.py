@@ -67,8 +67,10 @@ class Processes:
     thread that started it ends. So start them from a thread that lives as long as the program.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_ready: Callable[[Command], bool] | None = None) -> None:
+        """is_ready: asks a command that cannot be asked from here."""
         self._folder = folder
+        self._is_ready = is_ready or (lambda command: get_ok(command.ready_url))
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, Command] = {}
 
@@ -85,7 +87,7 @@ class Processes:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("GAPLINE_", "OTEL_"))}
         with self._log(command.name).open("wb") as log:
             self._running[command.name] = subprocess.Popen(  # noqa: S603  # our own modules, or what the caller trusts
-                (*_runs(command), *command.arguments),
+                (*runs(command), *command.arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -104,7 +106,7 @@ class Processes:
             for command in tuple(waiting):
                 if self._running[command.name].poll() is not None:
                     raise self._failed(command.name, "ended before it was ready")
-                if _is_ready(command.ready_url):
+                if self._is_ready(command):
                     waiting.remove(command)
                     on_ready(command.name)
             if waiting and time.monotonic() > until_s:
@@ -143,7 +145,8 @@ class Processes:
         return kind(f"{name} {how}; it said:\n{tail or '    nothing'}")
 
 
-def _runs(command: Command) -> tuple[str, ...]:
+def runs(command: Command) -> tuple[str, ...]:
+    """The words before its arguments."""
     return (sys.executable, "-m") if command.program is None else (command.program,)
 
 
@@ -173,7 +176,8 @@ def get(url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None =
         connection.close()
 
 
-def _is_ready(url: str) -> bool:
+def get_ok(url: str) -> bool:
+    """Whether a GET is answered by 200."""
     try:
         return get(url)[0] == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
