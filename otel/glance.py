@@ -44,7 +44,8 @@ class Glance:
 
     at_ns: by the sidecar's wall clock. trace_id, span_id: those of the exchange's final span. age_s: since its request
     head. silent_s: since it last went on; at RESUMED how long it did not. is_stalled: that was told and is not over.
-    is_blocked: its reader takes nothing. is_probe: probe traffic. heartbeat_s: an OPEN follows after so long, None
+    is_blocked: its reader takes nothing. stall_cause: why its reader's side holds it up, None where it does not, or
+    that is not known. is_probe: probe traffic. heartbeat_s: an OPEN follows after so long, None
     where none does. phase and ending: as in the final record, in words that a later version may add to.
     """
 
@@ -63,6 +64,7 @@ class Glance:
     silent_s: float = 0.0
     is_blocked: bool = False
     is_stalled: bool = False
+    stall_cause: str | None = None
     is_probe: bool = False
     heartbeat_s: float | None = None
     ending: str | None = None
@@ -90,6 +92,7 @@ def glance_to_log(glance: Glance) -> LogRecord:
         "gapline.silent": glance.silent_s,
         "gapline.reader_blocked": glance.is_blocked,
         "gapline.stalled": glance.is_stalled,
+        "gapline.stall.cause": _cut(glance.stall_cause),
         "gapline.probe": glance.is_probe or None,
         "gapline.heartbeat": glance.heartbeat_s,
         "gapline.ending": _cut(glance.ending),
@@ -131,6 +134,7 @@ def log_to_glance(record: LogRecord) -> Glance:
         silent_s=_seconds(given, "gapline.silent") or 0.0,
         is_blocked=_flag(given, "gapline.reader_blocked"),
         is_stalled=_flag(given, "gapline.stalled"),
+        stall_cause=_text_or_none(given, "gapline.stall.cause"),
         is_probe=_flag(given, "gapline.probe"),
         heartbeat_s=heartbeat_s or None,
         ending=_text_or_none(given, "gapline.ending"),

@@ -26,8 +26,9 @@ from sidecar.export.log_records import Telling
 from sidecar.export.records import Records
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
-from sidecar.live import Live
+from sidecar.live import Live, Stall
 from sidecar.recording.beside import Beside
+from sidecar.recording.taking import Cause
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Exchanges:
         self.stop_counts = dict.fromkeys(STOPS, 0)
         self.look_failure_count = 0
         self.stall_count = 0
+        self.holdup_counts = dict.fromkeys(Cause, 0)
         self.recording_failure_count = 0
         self.relay_failure_count = 0
         self.dropped_block_count = 0
@@ -246,26 +248,41 @@ class Exchanges:
                 self._stop(live, OVERLOADED)
 
     def _tell_stall(self, live: Live, at_ns: int) -> None:
-        """Report a silence at its onset, and again whenever it has doubled, so that what is known of it is young."""
-        progress_ns = live.recorder.progress_ns
-        if live.stalled_since_ns not in {None, progress_ns}:
-            self._tell_stall_over(live, progress_ns, goes_on=True)
-        if not live.recorder.is_watched or live.queued_since_ns is not None or live.body_wait_since_ns is not None:
-            return  # who waits in line waits for us, and who owes its body waits for nobody
-        if live.stall_since_ns != progress_ns:
-            live.stall_since_ns, live.stall_due_ns = progress_ns, progress_ns + self._limits.stall_after_ns
-        if at_ns < live.stall_due_ns:
+        """Report a stall at its onset, and again whenever it has doubled, so that what is known of it is young."""
+        stall = self._stall(live, at_ns)
+        if live.stalled is not None and live.stalled != stall:
+            ends_ns = (live.taking.freed_ns, live.recorder.progress_ns, at_ns)
+            self._tell_stall_over(live, next(ns for ns in ends_ns if ns > live.stalled.since_ns), goes_on=True)
+        if stall is None:
             return
-        is_onset = live.stall_due_ns == progress_ns + self._limits.stall_after_ns
-        self.stall_count += is_onset and live.recorder.blocked_since_ns is None  # else the reader's, not the upstream's
-        if is_onset:
-            live.stalled_since_ns = progress_ns
+        if live.stalled is None:
+            live.stalled, live.stall_due_ns = stall, at_ns
+            is_upstream = stall.cause is None and live.recorder.blocked_since_ns is None
+            self.stall_count += is_upstream
+            if stall.cause is not None:
+                self.holdup_counts[stall.cause] += 1
             self._log(logging.WARNING, "stream stalled", live, at_ns)
             if self._telling is not None:
                 self._tell(self._telling.stalled, live, at_ns)
-            self._ask_engine(live, progress_ns, at_ns)
-        live.stall_due_ns = at_ns + (at_ns - progress_ns)
-        self.cut(live, at_ns)
+            if is_upstream:
+                self._ask_engine(live, live.recorder.progress_ns, at_ns)
+        if at_ns >= live.stall_due_ns:
+            live.stall_due_ns = at_ns + max(at_ns - stall.since_ns, SEGMENT_NS)
+            self.cut(live, at_ns)
+
+    def _stall(self, live: Live, at_ns: int) -> Stall | None:
+        """That it does not go on: its reader's side takes too little, else nothing comes from upstream for too long."""
+        recorder, holdup = live.recorder, live.taking.holdup
+        if holdup is not None and recorder.seen is not None and recorder.seen.is_stream:
+            return Stall(holdup.since_ns, holdup.cause)  # of what is no stream nobody waits for the next piece
+        if not recorder.is_watched or live.queued_since_ns is not None or live.body_wait_since_ns is not None:
+            return None  # who waits in line waits for us, and who owes its body waits for nobody
+        since_ns = live.silent_since_ns
+        if at_ns - since_ns < self._limits.stall_after_ns:
+            return None
+        if live.stalled is not None and live.stalled.since_ns == since_ns:
+            return live.stalled
+        return Stall(since_ns, live.taking.cause() if recorder.blocked_since_ns is not None else None)
 
     def _ask_engine(self, live: Live, since_ns: int, at_ns: int) -> None:
         """Why there is nothing since then, unless it is the reader who takes nothing."""
@@ -285,9 +302,9 @@ class Exchanges:
         """Of a stall that was told in the log, its end; at_ns: when that was."""
         if live.silences is not None:
             live.silences.over(at_ns - live.anchor.monotonic_ns)
-        if live.stalled_since_ns is not None:
-            silent_s = round((at_ns - live.stalled_since_ns) / 1e9, 3)
-            live.stalled_since_ns = None
+        if live.stalled is not None:
+            silent_s = round((at_ns - live.stalled.since_ns) / 1e9, 3)
+            live.stalled = None
             message = "stream goes on" if goes_on else "stalled stream ended"
             self._log(logging.INFO, message, live, at_ns, silent_s=silent_s)
             if goes_on and self._telling is not None:
@@ -324,7 +341,7 @@ class Exchanges:
             live.look(at_ns)
         except Exception:  # noqa: BLE001  # one connection that cannot be asked must not end the looking at all others
             self.recording_failure_count += 1
-            live.evidence = None
+            live.ask_no_more()
 
     async def wait_idle(self) -> None:
         """Until nothing runs any more."""
@@ -368,10 +385,10 @@ class Exchanges:
         )
 
 
-_TOLD: Final = ("hop", "request_id", "trace_id", "model", "probe", "phase", "is_blocked", "silent_s")
+_TOLD: Final = ("hop", "request_id", "trace_id", "model", "probe", "phase", "is_blocked", "silent_s", "stall_cause")
 
 
 def _glance(live: Live, at_ns: int) -> dict[str, object]:
     """What a line of the log says of an exchange that runs."""
-    seen = live.recorder.glance(at_ns)
+    seen = live.glance(at_ns)
     return {"listener": live.listener} | {key: seen[key] for key in _TOLD}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from otel.hop import Anchor
@@ -12,6 +13,7 @@ from sidecar.engine.history import Silences
 from sidecar.guarding import Guarded
 from sidecar.kernel import Connection, Evidence
 from sidecar.recording.recorder import Recorder
+from sidecar.recording.taking import Cause, Look, Taking
 
 
 class Writing(Protocol):
@@ -19,6 +21,17 @@ class Writing(Protocol):
 
     @property
     def output_size(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A stretch in which a stream does not go on.
+
+    cause: why its reader's side holds it up, None where that is not known or nothing comes from upstream.
+    """
+
+    since_ns: int
+    cause: Cause | None = None
 
 
 class Live:
@@ -40,12 +53,14 @@ class Live:
     by a heartbeat last at told_ns.
 
     stopping: why we end it ourselves. left_by: how the reader was seen to leave by the kernel alone, `fin` or `reset`.
-    stalled_since_ns: since when nothing has come, once that was said in the log.
+    taking: whether its reader takes what it is given. stalled: that it does not go on, once that was said in the log.
     has_engine: it is answered by the engine beside us. silences: what that said while it was silent, None for nothing.
     """
 
     __slots__ = (
+        "_is_asked",
         "_moved_bytes",
+        "_output_bytes",
         "_stuck_since_ns",
         "anchor",
         "asked_ns",
@@ -68,9 +83,9 @@ class Live:
         "segment_due_ns",
         "silences",
         "stall_due_ns",
-        "stall_since_ns",
-        "stalled_since_ns",
+        "stalled",
         "stopping",
+        "taking",
         "task",
         "told_ns",
         "upstream",
@@ -96,7 +111,8 @@ class Live:
         self.error_detail: str | None = None
         self.queued_since_ns: int | None = None
         self.queued_ns = 0
-        self.stalled_since_ns: int | None = None
+        self.taking = Taking()
+        self.stalled: Stall | None = None
         self.connection = connection
         self.task = asyncio.current_task()
         self.writer: Writing | None = None
@@ -111,12 +127,13 @@ class Live:
         self.told_ns = anchor.monotonic_ns
         self.stopping: Stop | None = None
         self.left_by: str | None = None
-        self.stall_since_ns: int | None = None
         self.stall_due_ns = 0
         self.segment_due_ns = 0
         self.linger_until_ns: int | None = None
         self._stuck_since_ns: int | None = None
         self._moved_bytes = 0
+        self._is_asked = True
+        self._output_bytes = 0  # when the kernel was last asked
 
     @property
     def is_settled(self) -> bool:
@@ -151,12 +168,21 @@ class Live:
 
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""
+        seen = self.recorder.glance(now_ns)
+        if self.stalled is not None:
+            seen["silent_s"] = round((now_ns - self.stalled.since_ns) / 1e9, 3)
         return {
             "listener": self.listener,
-            **self.recorder.glance(now_ns),
+            **seen,
             "age_s": round((now_ns - self.anchor.monotonic_ns) / 1e9, 3),
-            "is_stalled": self.stalled_since_ns is not None,
+            "is_stalled": self.stalled is not None,
+            "stall_cause": None if self.stalled is None or self.stalled.cause is None else self.stalled.cause.value,
         }
+
+    @property
+    def silent_since_ns(self) -> int:
+        """Since when nothing has come from upstream. Time in which its reader held it up is none of that."""
+        return max(self.recorder.progress_ns, self.taking.freed_ns)
 
     @property
     def forwarded_ns(self) -> int | None:
@@ -167,8 +193,12 @@ class Live:
 
     def mute(self) -> None:
         """Look at it no longer; its bytes go on, and so do the limits that need no looking."""
-        self.evidence = None
+        self.ask_no_more()
         self.recorder.mute()
+
+    def ask_no_more(self) -> None:
+        """The kernel cannot be asked, or is not to be."""
+        self.evidence, self.taking, self._is_asked = None, Taking(), False
 
     def stop(self, stop: Stop) -> None:
         """End it from outside: its handler is cancelled, and finds in `stopping` why."""
@@ -189,10 +219,13 @@ class Live:
             self.left_by = self.connection.left_by()
             if self.left_by is not None and self.task is not None:
                 self.task.cancel()
-        if self.evidence is None or self.writer is None or self.is_settled:
+        if self.writer is None or not self._has_news:
             return
         info = self.connection.tcp_info()
-        if info is not None:
+        if info is None:
+            return
+        self._output_bytes = self.writer.output_size
+        if self.evidence is not None:
             self.evidence.seen(
                 info,
                 offset_ns=max(0, at_ns - self.anchor.monotonic_ns),
@@ -200,6 +233,19 @@ class Live:
                 buffered_bytes=self.connection.buffered_bytes,
                 acked_count=self.recorder.acked_count(self.evidence.acked_bytes(info)),
             )
+        self.taking.seen(
+            Look(
+                at_ns=at_ns,
+                acked_bytes=info.acked_bytes,
+                window_bytes=info.window_bytes,
+                in_flight_segments=info.in_flight_segments,
+                unsent_bytes=info.notsent_bytes + self.connection.buffered_bytes,
+                lost_segments=info.lost_segments,
+                congestion_state=info.congestion_state,
+                backoff=info.backoff,
+                is_blocked=self.recorder.blocked_since_ns is not None,
+            )
+        )
 
     def waits(self, at_ns: int) -> Waits | None:
         """For whom it waits now, None for nobody. To be asked at every look: progress is seen only by looking twice."""
@@ -207,6 +253,15 @@ class Live:
         if stuck_since_ns is None and self.body_wait_since_ns is None and self.asked_ns is None:
             return None
         return Waits(body_since_ns=self.body_wait_since_ns, stuck_since_ns=stuck_since_ns, asked_ns=self.asked_ns)
+
+    @property
+    def _has_news(self) -> bool:
+        """The kernel may know more than when it was last asked."""
+        if self.writer is None or not self._is_asked:
+            return False
+        if self.taking.holdup is not None or self.taking.is_outstanding:
+            return True
+        return self.writer.output_size != self._output_bytes if self.evidence is None else not self.is_settled
 
     def _downstream_bytes(self) -> int:
         return 0 if self.connection is None else self.connection.buffered_bytes

@@ -225,6 +225,7 @@ def _open_stream(stream: OpenStream) -> dict[str, object]:
         "events": glance.events,
         "is_blocked": glance.is_blocked,
         "is_stalled": glance.is_stalled,
+        "stall_cause": glance.stall_cause,
         "is_probe": glance.is_probe,
     }
 

@@ -28,7 +28,10 @@ UNSHOWN: Final = ("trace_id", "span_id", "method", "path", "probe", "dimensions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRow:
-    """One open stream. told_s: since its sidecar told of it, 0 where that was asked itself. is_queued: for a place."""
+    """One open stream. told_s: since its sidecar told of it, 0 where that was asked itself. is_queued: for a place.
+
+    stall_cause: why its reader's side holds it up, None also where that is not told.
+    """
 
     request_id: str
     hop: str
@@ -42,6 +45,7 @@ class LiveRow:
     events: int
     is_blocked: bool
     is_stalled: bool
+    stall_cause: str | None = None
     is_queued: bool = False
     is_probe: bool = False
 
@@ -77,6 +81,7 @@ def read_live(answer: object) -> LiveAnswer:
             events=each.whole("events"),
             is_blocked=each.flag("is_blocked"),
             is_stalled=each.flag("is_stalled"),
+            stall_cause=each.maybe_text("stall_cause") if each.has("stall_cause") else None,
             is_queued=_is_set(each, "is_queued"),
             is_probe=_is_set(each, "is_probe"),
         )
@@ -198,6 +203,8 @@ def _tone(row: LiveRow) -> Tone:
 
 
 def _reader(row: LiveRow) -> Piece:
+    if row.stall_cause is not None:
+        return Piece(row.stall_cause, _tone(row))
     return Piece("blocked", Tone.FLOW) if row.is_blocked else Piece("-", Tone.QUIET)
 
 

@@ -320,7 +320,8 @@ def _open_stream(ids: Schema) -> Schema:
         told_s=_number("since its sidecar last told of it"),
         events=_whole("events so far, when it was told of"),
         is_blocked=_flag("its reader takes nothing"),
-        is_stalled=_flag("it has fallen silent, and nobody has told that it goes on"),
+        is_stalled=_flag("it has stopped, and nobody has told that it goes on"),
+        stall_cause=_maybe(_text("`slow_reader` or `network`, where its reader's side holds it up")),
         is_probe=_flag("probe traffic"),
     )
 

@@ -44,8 +44,9 @@ class Telling(Protocol):
     """What takes news of running exchanges; it never waits and never raises.
 
     glance: what `/streams` shows of the exchange, at least `request_id`, `trace_id`, `span_id` (of its final span),
-    `hop`, `phase`, `events`, `age_s`, `silent_s` and `is_blocked`; `is_stalled`, `listener`, `model`, `status`, `probe`
-    and, once it is over, `ending`, where they are known. at_wall_ns: when it was taken, by the wall clock.
+    `hop`, `phase`, `events`, `age_s`, `silent_s` and `is_blocked`; `is_stalled`, `stall_cause`, `listener`, `model`,
+    `status`, `probe` and, once it is over, `ending`, where they are known. at_wall_ns: when it was taken, by the wall
+    clock.
     """
 
     def stalled(self, glance: Mapping[str, Any], at_wall_ns: int) -> None: ...
@@ -185,6 +186,7 @@ class LogRecords:
             silent_s=float(glance["silent_s"]),
             is_blocked=glance["is_blocked"],
             is_stalled=moment is Moment.STALLED or (moment is Moment.OPEN and glance.get("is_stalled") is True),
+            stall_cause=glance.get("stall_cause"),
             is_probe=glance.get("probe") is True,
             heartbeat_s=self._heartbeat_s,
             ending=glance.get("ending"),

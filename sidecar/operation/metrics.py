@@ -119,6 +119,12 @@ def _of_exchanges(exchanges: Exchanges, now_ns: int) -> Iterator[Series]:
     )
     yield _gauge("gapline_lingering", "records that wait for the reader's kernel", exchanges.lingering_count)
     yield _counter("gapline_stalls_total", "silences of at least --stall-after", exchanges.stall_count)
+    yield series(
+        "gapline_holdups_total",
+        "counter",
+        "times that the reader's side held a stream up, by cause",
+        [({"cause": cause.value}, number) for cause, number in exchanges.holdup_counts.items()],
+    )
     yield _counter(
         "gapline_relay_failures_total", "exchanges that the sidecar itself lost", exchanges.relay_failure_count
     )

@@ -38,10 +38,14 @@ class FakeConnection:
         self.left = None
         self.buffered_bytes = 0
         self.asked_count = 0
+        self.window_bytes = 64_000
+        self.lost_segments = 0
 
     def tcp_info(self):
         self.asked_count += 1
-        return TcpInfo(1, 0, 0, 0, 0, self.acked_bytes, 0, 41_000, 64_000) if self.is_open else None
+        out = 3 if self.lost_segments else 0
+        info = TcpInfo(1, 0, 0, out, self.lost_segments, self.acked_bytes, 0, 41_000, self.window_bytes)
+        return info if self.is_open else None
 
     def sent_bytes(self):
         return 0
@@ -76,6 +80,7 @@ class News:
 
     def __init__(self):
         self.told = []
+        self.causes = []
 
     def stalled(self, glance, at_wall_ns):
         self._take("stalled", glance)
@@ -91,6 +96,7 @@ class News:
             self._take("open", glance)
 
     def _take(self, moment, glance):
+        self.causes.append(glance["stall_cause"])
         self.told.append((moment, glance["silent_s"], glance["is_stalled"], glance.get("ending")))
 
 
@@ -347,6 +353,100 @@ async def test_of_what_was_never_told_no_end_is_told(bench):
     bench.end(live)
 
     assert bench.news.told == []
+
+
+class TestAReaderThatTakesTooLittle:
+    """It is told of while it does, by its cause, whatever comes from upstream."""
+
+    @staticmethod
+    def stream(bench, live, ms, *, is_acked=True):
+        """Events come all the time."""
+        for _ in range(ms // 100):
+            bench.answer(live, HELLO)
+            if is_acked:
+                live.connection.acked_bytes = live.writer.output_size
+            bench.pass_ms(100)
+
+    async def test_is_told_of_in_log_news_and_list_and_so_is_that_it_takes_again(self, bench, caplog):
+        caplog.set_level("INFO")
+        live = bench.begin()
+        self.stream(bench, live, 1_000)
+        live.connection.window_bytes = 20_000
+        self.stream(bench, live, 600)
+        seen = live.glance(bench.clock.monotonic_ns())
+        live.connection.window_bytes = 64_000
+        self.stream(bench, live, 2_000)
+
+        assert (seen["is_stalled"], seen["stall_cause"], seen["silent_s"]) == (True, "slow_reader", 0.5)
+        assert [(line.message, line.stall_cause, line.silent_s) for line in caplog.records] == [
+            ("stream stalled", "slow_reader", 0.3),
+            ("stream goes on", None, 0.6),
+        ]
+        assert bench.news.told == [("stalled", 0.3, True, None), ("resumed", 0.6, False, None)]
+        assert bench.news.causes == ["slow_reader", None]
+        assert (bench.exchanges.holdup_counts["slow_reader"], bench.exchanges.stall_count) == (1, 0)
+
+    async def test_asks_no_engine_and_is_reported_at_its_onset_and_as_it_grows(self, bench):
+        live = bench.begin()
+        self.stream(bench, live, 500)
+        live.connection.window_bytes = 0
+        self.stream(bench, live, 5_000, is_acked=False)
+
+        assert bench.engine.asked == []
+        assert [hop.moments.closed_ns // MS for hop in bench.kept.hops] == [900, 1_900, 3_200]
+
+    async def test_is_told_from_a_network_that_loses(self, bench, caplog):
+        live = bench.begin()
+        self.stream(bench, live, 500)
+        live.connection.lost_segments = 2
+        self.stream(bench, live, 2_000, is_acked=False)
+
+        assert [(line.message, line.stall_cause) for line in caplog.records] == [("stream stalled", "network")]
+
+    async def test_is_no_silence_of_the_upstream_while_it_does_nor_right_after(self, bench, caplog):
+        """The upstream is paused behind a write that is blocked, so nothing has come for as long."""
+        caplog.set_level("INFO")
+        live = bench.begin()
+        self.stream(bench, live, 500)
+        live.connection.window_bytes = 0
+        bench.answer(live, HELLO)
+        live.recorder.blocked_since_ns = bench.clock.monotonic_ns()
+        bench.pass_ms(4_000)
+        live.connection.window_bytes, live.recorder.blocked_since_ns = 64_000, None
+        live.connection.acked_bytes = live.writer.output_size
+        bench.pass_ms(2_000)
+
+        assert [(line.message, line.stall_cause) for line in caplog.records] == [
+            ("stream stalled", "slow_reader"),
+            ("stream goes on", None),
+        ]
+        bench.pass_ms(500)
+        assert (caplog.records[-1].message, caplog.records[-1].stall_cause) == ("stream stalled", None)
+        assert bench.exchanges.stall_count == 1
+
+    async def test_goes_on_being_asked_about_though_nothing_is_outstanding(self, bench):
+        live = bench.begin()
+        self.stream(bench, live, 500)
+        live.connection.window_bytes = 20_000
+        self.stream(bench, live, 500)
+        live.connection.window_bytes = 64_000
+        bench.pass_ms(1_200)
+
+        assert live.stalled is None
+
+    async def test_of_what_is_no_stream_is_no_news(self, bench, caplog):
+        live = bench.begin()
+        now_ns = bench.clock.monotonic_ns()
+        live.recorder.answered(now_ns, status=200, content_type="application/octet-stream")
+        live.begin_response(FakeWriter())
+        for window_bytes in (64_000, *[0] * 20):
+            live.connection.window_bytes = window_bytes
+            live.writer.output_size += 1_000
+            live.recorder.arrived(b"x" * 1_000, bench.clock.monotonic_ns())
+            bench.pass_ms(100)
+
+        assert live.taking.holdup is not None
+        assert (caplog.records, bench.news.told) == ([], [])
 
 
 async def test_who_waits_in_line_is_no_stalled_stream(bench, caplog):

@@ -7,9 +7,11 @@ import pytest
 from otel.hop import Anchor, Place, TapRole
 from sidecar.bounds.deadlines import OVERLOADED, SLOW_READER
 from sidecar.identity import Identity
+from sidecar.kernel import TICK_NS, TcpInfo
 from sidecar.live import Live
 from sidecar.recording.asked import Asked
 from sidecar.recording.recorder import Recorder
+from sidecar.recording.taking import Cause, Holdup, Sign
 from tests.support.clock import FakeClock
 
 
@@ -161,3 +163,65 @@ async def test_what_is_muted_collects_no_evidence():
     assert (before.evidence, after.evidence) == (None, None)
     assert before.is_settled
     assert after.is_settled
+
+
+class Tcp(FakeConnection):
+    """A connection whose kernel can be asked; under TLS nobody knows how much of what is ours it carries."""
+
+    asked_count = 0
+    window_bytes = 64_000
+    acked_bytes = 0
+
+    def __init__(self, *, is_tls):
+        self._sent_bytes = None if is_tls else 0
+
+    def sent_bytes(self):
+        return self._sent_bytes
+
+    def tcp_info(self):
+        self.asked_count += 1
+        return TcpInfo(1, 0, 0, 0, 0, self.acked_bytes, 0, 41_000, self.window_bytes)
+
+
+def write_and_look(live, tick, *, bytes_more=100):
+    live.writer.output_size += bytes_more
+    live.connection.acked_bytes = live.writer.output_size
+    live.look(tick * TICK_NS)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_reader_whose_window_stays_small_is_known_also_under_tls(is_tls):
+    live = a_live(Tcp(is_tls=is_tls))
+    live.begin_response(FakeResponse())
+    for tick in range(5):
+        write_and_look(live, tick)
+    assert live.taking.holdup is None
+    live.connection.window_bytes = 20_000
+    for tick in range(5, 10):
+        write_and_look(live, tick)
+    assert live.taking.holdup == Holdup(Cause.SLOW_READER, Sign.WINDOW, 5 * TICK_NS)
+    assert (live.evidence is None) is is_tls
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_the_kernel_is_asked_once_for_what_is_acknowledged_when_it_is(is_tls):
+    live = a_live(Tcp(is_tls=is_tls))
+    live.begin_response(FakeResponse())
+    live.look(0)
+    write_and_look(live, 1)
+    for tick in range(2, 20):
+        live.look(tick * TICK_NS)
+    assert live.connection.asked_count == 1
+
+
+async def test_of_what_is_muted_the_kernel_is_not_asked_and_nothing_is_held_up():
+    live = a_live(Tcp(is_tls=False))
+    live.begin_response(FakeResponse())
+    for tick, window_bytes in enumerate([64_000, *[0] * 9]):
+        live.connection.window_bytes = window_bytes
+        write_and_look(live, tick)
+    assert live.taking.holdup is not None
+    live.mute()
+    asked_count = live.connection.asked_count
+    write_and_look(live, 20)
+    assert (live.taking.holdup, live.connection.asked_count) == (None, asked_count)

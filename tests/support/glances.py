@@ -53,6 +53,7 @@ def glances() -> st.SearchStrategy[Glance]:
         silent_s=times,
         is_blocked=st.booleans(),
         is_stalled=st.booleans(),
+        stall_cause=st.none() | names,
         is_probe=st.booleans(),
         heartbeat_s=st.none() | st.floats(0.001, 1e6),
         ending=st.none() | names,

@@ -50,6 +50,18 @@ def test_a_row_says_all_there_is():
     assert "2 open streams, 1 stalled." in text
 
 
+@pytest.mark.parametrize("cause", ["slow_reader", "network"])
+def test_why_its_readers_side_holds_it_up_stands_in_the_column_of_the_reader(cause):
+    held, plain = shown(an_answer(STALLED | {"stall_cause": cause}, STREAM)).splitlines()[1:3]
+    assert cause in held.split()
+    assert "blocked" not in held
+    assert cause not in plain
+    own = of_sidecar(
+        {"streams": [OWN | {"stall_cause": cause}]}, as_of="", is_stalled=False, min_silence_s=0.0, limit=9
+    )
+    assert own["streams"][0]["stall_cause"] == cause
+
+
 def test_a_narrow_terminal_has_the_id_below_and_whole():
     text = shown(an_answer(STREAM), NARROW)
     assert_fits(text, 60)
@@ -137,6 +149,7 @@ STREAMS = st.fixed_dictionaries(
         "events": counts,
         "is_blocked": st.booleans(),
         "is_stalled": st.booleans(),
+        "stall_cause": st.none() | st.text(max_size=20),
     }
 )
 
