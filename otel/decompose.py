@@ -36,6 +36,7 @@ from otel.align import (
     window_of,
 )
 from otel.hop import CLIENT, WEBSOCKET, Hop, State, TapRole
+from otel.release import awaited
 
 SOURCE: Final = "source"
 UI: Final = "ui"
@@ -191,20 +192,18 @@ def meets_websocket(hops: Sequence[Hop]) -> bool:
 def gap_before(lineup: Lineup, j: int) -> Decomposition:
     """The wait that ended with the reader's event j, j >= 1."""
     last, reader = lineup.last, lineup.reader
-    together = j
-    while together + 1 < last.event_count and last.arrived[together + 1] == last.arrived[j]:
-        together += 1  # what came in the same read was waited for together
+    until = awaited(lineup.lanes, j, by_ordinal=lineup.by_ordinal)
     gap = reader[j] - reader[j - 1]
     terms: dict[Segment, int] = {}
     windows = []
     previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
         if lineup.by_ordinal:
-            window = Window(j - 1, min(together, lane.count - 1))
+            window = Window(j - 1, min(until, lane.count - 1))
         else:
-            window = window_of(lane, last.low[j - 1], last.high[together])
+            window = window_of(lane, last.low[j - 1], last.high[until])
         windows.append(window)
-        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, together)
+        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, until)
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
@@ -215,13 +214,14 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
 def first_event(lineup: Lineup) -> Decomposition:
     """The wait from the request to the first visible output; its gap is counted from the last tap's anchor.
 
-    A merging hop sends its first event only when it has enough: the longest silence that a point had until
-    the reader's first event was complete is added to that point's time.
+    A hop that merges or collects sends its first event only when it has enough: the longest silence that a point had
+    until the reader's first delivery was complete is added to that point's time.
     """
+    until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal)
     terms: dict[Segment, int] = {}
     previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
-        held = 0 if lineup.by_ordinal or lane is lineup.last else _held_for(lane, lineup.last)
+        held = 0 if lane is lineup.last else _held_for(lane, lineup, until)
         late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
         arrived, taken = lane.arrived[0] + held, lane.taken[0] + held
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
@@ -258,7 +258,7 @@ def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -
     terms[segment] = terms.get(segment, 0) + left_ns
 
 
-def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, together: int) -> tuple[int, int, int, int, int]:
+def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, until: int) -> tuple[int, int, int, int, int]:
     """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
     at = longest_silence(lane, window, wanted_ns=None if lineup.by_ordinal or _is_sharp(lane, window) else gap)
     arrived = taken = blocked = late = within = 0
@@ -267,7 +267,7 @@ def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, together: in
         taken = lane.silence(at)
         blocked, late = lane.blocked_before[at], lane.lag_before[at]
         within = lane.blocked_within[at] - lane.blocked_within[at - 1]
-    is_last_text = together == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
+    is_last_text = until == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
     moments = lane.hop.moments
     if is_last_text and moments.upstream_ended_ns is not None and moments.downstream_ended_ns is not None:
         # a merging hop keeps its remainder until the end: then the end counts as an event
@@ -281,14 +281,15 @@ def _is_sharp(lane: Lane, window: Window) -> bool:
     return lane.low[window.first] == lane.high[window.first] and lane.low[window.last] == lane.high[window.last]
 
 
-def _held_for(lane: Lane, reader: Lane) -> int:
-    """The longest silence of an inner lane before the text of the reader's first event was complete there.
+def _held_for(lane: Lane, lineup: Lineup, until: int) -> int:
+    """The longest silence of an inner lane before the text of the reader's events up to `until` was complete there.
 
     What came after the reader had its event cannot have been waited for: an outer hop's clock started earlier, so
     of two times since the request's arrival the inner one is the shorter.
     """
-    last = min(window_of(lane, 0, reader.high[0]).last, bisect_right(lane.arrived, reader.arrived[0]) - 1)
-    last = min(last, lane.event_count - 1)
+    reader = lineup.last
+    last = until if lineup.by_ordinal else window_of(lane, 0, reader.high[until]).last
+    last = min(last, bisect_right(lane.arrived, reader.arrived[0]) - 1, lane.event_count - 1)
     silences = (lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1) if lane.is_whole[i])
     longest = max(silences, default=0)
     return longest if longest > HOLD_NS else 0

@@ -58,6 +58,7 @@ class Chain:
     """What happens on the path. Times in ns; hop-keyed dictionaries name the hop whose app or sidecar is meant.
 
     stall: (hop or "source", event, ns), buffer: (hop, ns), merge: hop -> events joined into one,
+    collects: hop -> events let go together, each as it came,
     freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
     paces: (hop, ns) whose app passes on one event in so long; narrow: (hop, ns) behind which the link carries one in so
     long; sluggish: the reader takes one in so long, with room for ROOM of them.
@@ -78,6 +79,7 @@ class Chain:
     slow_first: Sequence[tuple[str, int]] = ()
     buffers: Sequence[tuple[str, int]] = ()
     merge: dict[str, int] = field(default_factory=dict)
+    collects: dict[str, int] = field(default_factory=dict)
     freeze: tuple[str, int, int] | None = None
     slow_reader: tuple[int, int] | None = None
     lossy: tuple[str, int, int] | None = None
@@ -205,6 +207,10 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
         if hop == name and held:
             start = held[0].at
             held = [replace(t, at=start + -(-(t.at - start + 1) // every) * every) for t in held]
+    size = chain.collects.get(name, 1)
+    if size > 1:
+        groups = [held[i : i + size] for i in range(0, len(held), size)]
+        held = [replace(text, at=group[-1].at) for group in groups for text in group]
     size = chain.merge.get(name, 1)
     if size > 1:
         groups = [held[i : i + size] for i in range(0, len(held), size)]

@@ -1,0 +1,94 @@
+"""What a delivery waited for: a stall is charged with all of its time, a hop that collects with none of a source's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel import decompose
+from otel.align import CONTENT, lane_of
+from otel.findings import Policy
+from otel.join import join
+from otel.release import TOGETHER_NS, awaited, together
+from otel.verdict import judge
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
+
+HOPS = st.sampled_from([PROXY, GATEWAY])
+KNOWN = Policy(rhythm_elsewhere_ns=30 * MS)
+"""Of a source that is known to be steady."""
+
+
+def term(chain: Chain, label: str, wait: int | None = None) -> int:
+    """What the segment adds to the longest wait of the reader, or to the one before this event."""
+    lineup, _ = decompose.line_up(run(chain))
+    longest = max(range(1, lineup.last.count), key=lambda j: lineup.reader[j] - lineup.reader[j - 1])
+    found = decompose.gap_before(lineup, longest if wait is None else wait)
+    return {segment.label: ns for segment, ns in found.terms.items()}[label]
+
+
+def before(hop: str) -> str:
+    return f"{NAMES[NAMES.index(hop) - 1]}>{hop}"
+
+
+@given(
+    hop=HOPS,
+    hold=st.integers(350, 3_000),
+    at=st.integers(10, 60),
+    after=st.integers(1, 8),
+    pause=st.integers(50, 3_000),
+)
+def test_a_stall_is_charged_whole_though_the_source_pauses_meanwhile(hop, hold, at, after, pause):
+    """Lab seed 5, case 15: 0.5 s of it were the source's."""
+    chain = Chain(stalls=[(hop, at, hold * MS), ("source", at + after, pause * MS)])
+    assert abs(term(chain, before(hop), at) - hold * MS) <= 2 * MS
+
+
+@given(hop=HOPS, hold=st.integers(350, 3_000), at=st.integers(10, 90), seed=st.integers(0, 1_000))
+def test_a_stall_is_charged_whole_in_the_middle_of_a_burst(hop, hold, at, seed):
+    """Lab seed 3, case 36: the hop stood still between two events of one burst, and was charged a pause too little."""
+    chain = Chain(events=160, schedule=[100_000] * 7 + [200 * MS], seed=seed, stalls=[(hop, at, hold * MS)])
+    assert abs(term(chain, before(hop), at) - hold * MS) <= 2 * MS
+
+
+@given(
+    hop=HOPS,
+    size=st.integers(3, 16),
+    at=st.integers(16, 100),
+    stall=st.integers(600, 20_000),
+    how=st.sampled_from(["merge", "collects"]),
+)
+def test_a_stall_of_the_source_within_what_a_hop_collects_is_the_sources(hop, size, at, stall, how):
+    verdict = judge(join(run(Chain(events=130, stalls=[("source", at, stall * MS)], **{how: {hop: size}}))), KNOWN)
+    assert verdict.findings[0].first_hop == WORKER
+    assert verdict.findings[0].term_ns >= stall * MS
+
+
+@pytest.mark.parametrize("how", ["merge", "collects"])
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_the_first_of_what_a_hop_collects_is_not_late_for_a_stall_of_the_source(hop, how):
+    chain = Chain(events=160, stalls=[("source", 5, 8 * S)], **{how: {hop: 32}})
+    found = decompose.first_event(decompose.line_up(run(chain))[0])
+    terms = {segment.label: ns for segment, ns in found.terms.items()}
+    assert terms["source"] > 8 * S
+    assert terms[before(hop)] < 1 * S
+
+
+@given(hop=HOPS, size=st.integers(20, 64))
+def test_a_hop_that_collects_is_charged_with_what_it_holds(hop, size):
+    chain = Chain(events=size * 5, collects={hop: size})
+    held = (size - 1) * 25 * MS
+    assert abs(term(chain, before(hop)) - held) <= 2 * MS
+
+
+def test_what_comes_in_one_piece_is_together():
+    lane = lane_of(run(Chain(events=40, collects={GATEWAY: 8}))[-1], CONTENT)
+    assert [together(lane, j) for j in (0, 7, 8, 20, 39)] == [7, 7, 15, 23, 39]
+    assert TOGETHER_NS < 25 * MS
+    assert together(lane_of(run(Chain())[-1], CONTENT), 5) == 5
+
+
+def test_what_the_source_sent_in_one_piece_was_held_by_nobody():
+    lanes = [lane_of(hop, CONTENT) for hop in run(Chain(schedule=[100_000] * 9 + [300 * MS]))]
+    assert awaited(lanes, 10, by_ordinal=True) == 19
+    assert awaited(lanes[:1], 10, by_ordinal=True) == 19
