@@ -46,7 +46,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     unsure = [f for f in seen.findings if f not in notes and id(f) in doubts]
     missing += dict.fromkeys(doubts[id(f)] for f in unsure)
     named = [*breaks, *sure]
-    blind = _blind(path, lineup, policy) if not (named or unsure) else None
+    blind = _blind(path, lineup, seen, policy) if not (named or unsure) else None
     missing += [blind] if blind else []
     status = Status.NAMED if named else Status.INCONCLUSIVE if unsure or blind else Status.HEALTHY
     return Verdict(
@@ -66,7 +66,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     )
 
 
-def _blind(path: Path, lineup: Lineup | None, policy: Policy) -> str | None:
+def _blind(path: Path, lineup: Lineup | None, seen: Seen, policy: Policy) -> str | None:
     """Why nothing can be said where nothing was found, None where there is nothing to be found."""
     if decompose.meets_websocket(path.taps):
         return "who was waited for, where messages of a WebSocket meet the events of an answer"
@@ -74,7 +74,21 @@ def _blind(path: Path, lineup: Lineup | None, policy: Policy) -> str | None:
         return None if _is_empty(path) else "no tap saw an event of the answer"
     if lineup.is_partial and any(longest_gap_ns(hop) >= policy.floor_ns for hop in path.taps):
         return "the hops saw different events, so only the beginning and the end of the answer can be compared"
-    return "the segments that were lost" if _lost_segment(path) else None
+    return "the segments that were lost" if _lost_segment(path) else _unobserved(path, lineup, seen, policy)
+
+
+def _unobserved(path: Path, lineup: Lineup, seen: Seen, policy: Policy) -> str | None:
+    """What a hop without a record may have done that nobody else can show: behind the last tap anything, and before the
+    first one whatever the rhythm of a source would excuse. Between two taps it adds nothing that they do not show."""
+    taps = path.taps
+    if behind := path.absent_between(taps[-1].place.tap, None):
+        return f"whether {' and '.join(behind)} passed it on in time: {taps[-1].place.hop} was the last to be observed"
+    waits = (wait for wait in (seen.longest, seen.first) if wait is not None)
+    longest_ns = max((wait.terms[lineup.source] for wait in waits), default=0)
+    if longest_ns >= policy.floor_ns and (before := path.absent_between(None, taps[0].place.tap)):
+        hidden = f"{' and '.join(before)} and {taps[0].place.hop}"
+        return f"whose the {longest_ns / 1e9:.2f} s before {taps[0].place.hop} are: no tap tells {hidden} apart"
+    return None
 
 
 def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) -> bool:

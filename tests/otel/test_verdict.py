@@ -396,6 +396,54 @@ def test_a_client_that_gave_up_before_the_first_event_left_a_slow_source_behind(
     ]
 
 
+# ------------------------------------------------------------------------------------- hops without a record
+
+
+def without(chain: Chain, *absent: str):
+    """The verdict where these hops are known to stand on the path, and left no record."""
+    return judge(join([hop for hop in run(chain) if hop.place.hop not in absent], expected_path=NAMES), LOW_FIRST)
+
+
+@pytest.mark.parametrize("absent", [(GATEWAY,), (PROXY, GATEWAY)])
+def test_behind_the_last_tap_nothing_is_healthy_where_a_hop_stands_there(absent):
+    """Lab seed 7, cases 15, 16 and 18: a gateway without a sidecar held the answer back, and nobody could see it."""
+    verdict = without(Chain(stalls=[(GATEWAY, 60, 2 * S)]), *absent)
+    assert (verdict.status, verdict.observed_to) == (Status.INCONCLUSIVE, Reach.OUR_KERNEL)
+    assert verdict.missing[-1].startswith(f"whether {' and '.join(absent)} passed it on in time")
+
+
+def test_what_stands_behind_the_last_tap_excuses_nobody_before_it():
+    assert without(Chain(stalls=[(PROXY, 60, 2 * S)]), GATEWAY).findings[0].first_hop == PROXY
+
+
+def test_the_rhythm_of_a_source_excuses_no_hop_that_no_tap_tells_from_it():
+    """Lab seed 3, cases 1, 3 and 6: what the proxy held back was shorter than the pauses of the source."""
+    bursty = Chain(events=400, schedule=[100_000] * 15 + [700 * MS])
+    for chain in (bursty, replace(bursty, stalls=[(PROXY, 200, 500 * MS)]), Chain(slow_first=[(PROXY, 700 * MS)])):
+        verdict = without(chain, WORKER)
+        assert verdict.status is Status.INCONCLUSIVE
+        assert verdict.missing[-1].endswith(f"before {PROXY} are: no tap tells {WORKER} and {PROXY} apart")
+    assert without(Chain(), WORKER).status is Status.HEALTHY, "nobody waited for as long as a hop may add"
+
+
+def test_a_hop_without_a_record_between_two_taps_hides_nothing_of_a_healthy_answer():
+    bursty = Chain(events=400, schedule=[100_000] * 15 + [700 * MS])
+    assert without(bursty, PROXY).status is Status.HEALTHY
+    assert without(Chain(stalls=[(PROXY, 60, 2 * S)]), PROXY).findings[0].first_hop == GATEWAY
+
+
+@given(FAULTS, st.sets(st.sampled_from(NAMES), min_size=1, max_size=2))
+def test_whoever_is_named_without_a_tap_is_not_far_from_whom_all_taps_name(chain, absent):
+    """The hop itself, or the one at whose tap the segment ends that hides it."""
+    whole, part = judge(join(run(chain), expected_path=NAMES), LOW_FIRST), without(chain, *absent)
+    if part.named is None or whole.named is None:
+        return
+    order = [*NAMES, "client"]
+    seen = [name for name in order if name not in absent]
+    right = {next(name for name in seen if order.index(name) >= order.index(f.first_hop)) for f in whole.findings}
+    assert part.named.first_hop in right
+
+
 # ------------------------------------------------------------------------------- answers of several kinds
 
 R, T, C = EventClass.REASONING, EventClass.TOOL, EventClass.CONTENT
