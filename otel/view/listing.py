@@ -91,7 +91,9 @@ def _waited(row: StallRow) -> str:
 
 def _ended(row: StallRow) -> str:
     """What there is to say of an answer that nobody waited for."""
-    return "broken off" if row.status == "named" else "-"
+    if row.status != "named":
+        return "-"
+    return "went on" if row.cause == "cancel_ignored" else "broken off"  # the answer was over: nobody broke it off
 
 
 def _or_dash(value: str | None) -> str:

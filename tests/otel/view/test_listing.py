@@ -81,6 +81,12 @@ def test_an_answer_that_broke_off_shows_its_cause_and_what_was_waited(gap_s, wai
     assert re.search(rf"truncated +inference-proxy +{re.escape(waited)} +broken off ", row)
 
 
+def test_a_hop_that_went_on_for_nobody_broke_nothing_off():
+    went_on = replace(ANSWER.stalls[2], cause="cancel_ignored", gap_s=0.0, wait=None)
+    row = drawn(replace(ANSWER, stalls=(went_on,)), width=160).splitlines()[1]
+    assert re.search(r"cancel_ignored +inference-proxy +- +went on ", row)
+
+
 def test_that_there_is_more_is_said():
     assert "raise --limit" in drawn(replace(ANSWER, has_more=True))
     assert "raise --limit" not in drawn()
