@@ -39,6 +39,9 @@ _OUR_DOING: Final = {
 _CUTS: Final = frozenset({Cause.TRUNCATED, Cause.ERROR_EVENT, Cause.ABORTED, Cause.CLIENT_DISCONNECT})
 """Ends that an idle timer may have made."""
 _ERROR_STATUS: Final = 400
+_BY_CHANCE: Final = 0.7
+"""Trust in an idle timer of the reader: a person who stops at a round time, or a test that does, leaves the same trace.
+Hops end nobody's answer by hand."""
 
 
 def broken_off(path: Path, lineup: Lineup | None, *, timers_ns: Sequence[int] = IDLE_TIMERS_NS) -> list[Finding]:
@@ -137,7 +140,8 @@ def _timed(finding: Finding, taps: Sequence[Hop], timers_ns: Sequence[int]) -> F
     facts: Facts = {
         "idle_timer": {"timer_s": timer_ns / 1e9, "silence_s": round(silence_ns / 1e9, 6), "silent_before": first}
     }
-    return replace(finding, cause=Cause.IDLE_TIMER, detail=detail, facts=facts)
+    trust = min(finding.confidence, _BY_CHANCE) if finding.segment.kind is Kind.READER else finding.confidence
+    return replace(finding, cause=Cause.IDLE_TIMER, confidence=trust, detail=detail, facts=facts)
 
 
 def _ours(hop: Hop) -> Finding | None:

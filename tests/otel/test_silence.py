@@ -70,6 +70,11 @@ def test_only_a_close_beside_a_timer_is_that_timers_and_the_hop_is_the_same_with
     assert (plain.segment, plain.first_hop) == (finding.segment, OWNERS[by])
 
 
+def test_a_reader_that_stops_at_a_round_time_may_have_done_so_by_hand():
+    cuts = [broken_off(join(cut_in_silence(by, after_ns=60 * S)), None) for by in range(4)]
+    assert [finding.confidence for (finding,) in cuts] == [0.9, 0.9, 0.9, 0.7]
+
+
 def test_a_timer_that_the_operator_named_counts_and_no_other_does():
     path = join(cut_in_silence(2, after_ns=42 * S), expected_path=NAMES)
 
