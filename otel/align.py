@@ -79,12 +79,13 @@ class Lane:
         return (self.low[last], self.high[last]) if last >= 0 else (0, 0)
 
     def silence(self, i: int) -> int:
-        """How long the tap delivered nothing before event i, i >= 1: a hand-over stamped late by our own freeze
-        was early all the same, so its lag belongs to the silence after it."""
-        return self.taken[i] - self.taken[i - 1] + self.frozen(i - 1)
+        """How long the tap delivered nothing before event i, i >= 1."""
+        return self.handed(i) - self.handed(i - 1)
 
-    def frozen(self, i: int) -> int:
-        return max(0, self.lag_within[i] - self.blocked_within[i])
+    def handed(self, i: int) -> int:
+        """When event i was handed over: what our own freeze stamped late was handed over early all the same, for we
+        write as soon as we have read."""
+        return self.taken[i] - max(0, self.lag_within[i] - self.blocked_within[i])
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int
 
 
 def acknowledged(lane: Lane) -> list[int]:
-    """When the reader's kernel had each event: `taken`, unless a sample LATE_ACK_NS later still shows it on the way.
+    """When the reader's kernel had each event: on the hand-over, unless a sample LATE_ACK_NS later shows it on its way.
 
     Then it is somewhere between that sample and the first that shows it acknowledged; where we became able to write
     again in between, the reader had made room, and that instant is taken. The connection's own round trip is no wait.
@@ -228,8 +229,8 @@ def acknowledged(lane: Lane) -> list[int]:
     counts = [s.acked_count for s in samples]
     block_ends = [end for _, end in lane.blocked]
     result: list[int] = []
-    for seq, taken in zip(lane.seq, lane.taken, strict=True):
-        when = taken
+    for i, seq in enumerate(lane.seq):
+        when = taken = lane.handed(i)
         shown = bisect_right(counts, seq)  # the first sample that shows it acknowledged
         late = bisect_left(times, taken + travel + LATE_ACK_NS)
         if late < shown:
@@ -291,16 +292,13 @@ def _waited_for_us(
     arrived: list[int], blocked: Intervals, lag: Intervals, *, start: int
 ) -> tuple[list[int], list[int]]:
     """For each event, the blocked and the lag time in the gap before it, where it was read right after."""
-    lag_ends = [end for _, end in lag]
     by_block, by_lag = [], []
     previous = min(start, arrived[0]) if arrived else start
     for at in arrived:
         late = blocked_ns = 0
         if at - previous > STEP_NS:
             blocked_ns = shadow(blocked, previous, at)
-            i = bisect_left(lag_ends, at - SHADOW_NS)
-            if i < len(lag) and lag[i][0] < at and at - lag_ends[i] < SHADOW_NS:
-                late = max(0, covered(previous, at, lag) - blocked_ns)
+            late = max(0, lagged(lag, previous, at) - blocked_ns)
         by_block.append(blocked_ns)
         by_lag.append(late)
         previous = at
@@ -311,6 +309,13 @@ def shadow(blocked: Intervals, before: int, at: int) -> int:
     """Blocked time of [before, at] where input read at `at` may have lain waiting, since it ended right before."""
     ends_in_time = any(before < end and at - SHADOW_NS < end <= at + SHADOW_NS // 30 for _, end in blocked)
     return covered(before, at, blocked) if ends_in_time else 0
+
+
+def lagged(lag: Intervals, before: int, at: int) -> int:
+    """Our own lag of [before, at] where input read at `at` may have lain waiting: it ended right before, or later."""
+    i = bisect_left(lag, at - SHADOW_NS, key=lambda interval: interval[1])
+    has_waited = i < len(lag) and lag[i][0] < at and at - lag[i][1] < SHADOW_NS
+    return covered(before, at, lag) if has_waited else 0
 
 
 def covered(start: int, end: int, intervals: Intervals) -> int:

@@ -29,6 +29,7 @@ from otel.align import (
     carriers_of,
     covered,
     end_acknowledged,
+    lagged,
     lane_of,
     lane_of_ends,
     longest_silence,
@@ -223,11 +224,11 @@ def first_event(lineup: Lineup) -> Decomposition:
     for n, lane in enumerate(lineup.lanes):
         held = 0 if lane is lineup.last else _held_for(lane, lineup, until)
         late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
-        arrived, taken = lane.arrived[0] + held, lane.taken[0] + held
+        arrived, taken = lane.arrived[0] + held, lane.handed(0) + held
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within
-    reached = lineup.reader[0] + (previous - lineup.last.taken[0])
+    reached = lineup.reader[0] + (previous - lineup.last.handed(0))
     _reach_the_reader(lineup, terms, reached - previous + carried)
     return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
 
@@ -240,11 +241,14 @@ def end(lineup: Lineup) -> Decomposition | None:
         ended, closed = lane.hop.moments.upstream_ended_ns, lane.hop.moments.downstream_ended_ns
         if lane.is_pending or lane.hop.timeline.is_cut_short or ended is None or closed is None:
             return None
-        arrived, taken = ended - lane.arrived[-1], closed - lane.taken[-1]
+        arrived, taken = ended - lane.arrived[-1], closed - lane.handed(-1)
         blocked = shadow(lane.blocked, lane.arrived[-1], ended)
+        late = max(
+            0, lagged([(i.start_ns, i.end_ns) for i in lane.hop.timeline.lag], lane.arrived[-1], ended) - blocked
+        )
         within = covered(ended, closed, lane.blocked) - lane.blocked_within[-1]
-        terms[lineup.before(n)] = arrived - previous + carried - blocked
-        terms[lineup.within(n)] = taken - arrived - within
+        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
+        terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within
     closed = end_acknowledged(lineup.last)
     reached = previous if closed is None else closed - lineup.reader[-1]
@@ -273,7 +277,7 @@ def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, until: int) 
         # a merging hop keeps its remainder until the end: then the end counts as an event
         until_end = moments.upstream_ended_ns - lane.arrived[-1]
         if arrived < until_end <= gap + END_SLACK_NS:
-            return until_end, moments.downstream_ended_ns - lane.taken[-1], 0, 0, 0
+            return until_end, moments.downstream_ended_ns - lane.handed(-1), 0, 0, 0
     return arrived, taken, blocked, late, within
 
 

@@ -166,7 +166,7 @@ def _course(lineup: Lineup, points: Sequence[Sequence[int]]) -> _Course:
         else:
             pressed = _pressed_source(lane, at)
             late.append((lineup.source, [ns - p for ns, p in zip(came, pressed, strict=True)]))
-        handed.append([lane.taken[k] - lane.blocked_within[k] - p for k, p in zip(at, pressed, strict=True)])
+        handed.append([lane.handed(k) - lane.blocked_within[k] - p for k, p in zip(at, pressed, strict=True)])
         within = [h - (ns - p) for h, ns, p in zip(handed[-1], came, pressed, strict=True)]
         late.append((lineup.within(n), within))
         doubt += [_merged(lineup, points, n) if n and not lineup.by_ordinal else certain, certain]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import decompose
 from otel.decompose import Kind, Segment, Wait
-from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+from otel.hop import Interval
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
 
 def lineup(chain: Chain):
@@ -85,6 +88,34 @@ def test_terms_always_add_up(where, at, ms, merge, again):
     waits += [end] if (end := decompose.end(lines)) else []
     for wait in waits:
         assert sum(wait.terms.values()) == wait.gap_ns
+
+
+@given(st.sampled_from(NAMES), st.integers(0, 119), st.integers(300, 9_000))
+def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop, at, ms):
+    """Lab seed 2, case 21: the reader had the event before, and its wait seemed to begin one event too early."""
+    hops = run(Chain())
+    n = NAMES.index(hop)
+    stamps = list(hops[n].timeline.stamps)
+    handed = stamps[at].taken_ns
+    begin, end = stamps[at].arrived_ns + 100_000, stamps[at].arrived_ns + ms * MS
+    for tap in range(n, len(hops)):  # only the stamp of that event is late, and all that came behind it
+        moved = [
+            replace(s, arrived_ns=max(s.arrived_ns, end), taken_ns=max(s.taken_ns, end + 100_000)) if k > at else s
+            for k, s in enumerate(hops[tap].timeline.stamps)
+        ]
+        if tap == n:
+            moved[at] = replace(moved[at], taken_ns=end)
+        last = moved[-1].taken_ns + MS
+        hops[tap] = replace(
+            hops[tap],
+            timeline=replace(hops[tap].timeline, stamps=tuple(moved), lag=(Interval(begin, end),) if tap == n else ()),
+            moments=replace(hops[tap].moments, upstream_ended_ns=last, downstream_ended_ns=last + 100_000),
+        )
+    found, _ = decompose.line_up(hops)
+    wait = decompose.gap_before(found, at + 1) if at < 119 else decompose.end(found)
+    assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
+    if hop == GATEWAY:
+        assert wait.gap_ns == pytest.approx(max(end, stamps[at].arrived_ns) - handed, abs=2 * MS)
 
 
 def test_a_client_record_is_the_readers_segment():
