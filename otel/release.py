@@ -10,16 +10,53 @@ along, so that the delivery before or after is of the same kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from otel.align import SHADOW_NS, Lane, Window, window_of
+from otel.align import SHADOW_NS, STEP_NS, Lane, Window, window_of
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
 SPREAD_NS: Final = 20_000_000
 """What came in within so short a time was held by nobody."""
+HELD_NS: Final = 10_000_000
+"""From here on what a hop let go in one piece had lain there."""
 NEIGHBOURS: Final = 200
-"""Events on both sides that show how fast the hop is when it holds nothing: its clocks may drift apart over more."""
+"""Events or deliveries on both sides that show how fast a hop is when it holds nothing: over more its clocks drift."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A delivery of which a hop held the first for held_ns: events `first` to `last` of the lane behind the hop."""
+
+    held_ns: int
+    first: int
+    last: int
+
+
+def holds(lanes: Sequence[Lane], n: int, *, by_ordinal: bool) -> list[Hold]:
+    """What the hop before lane n, n >= 1, let go in one piece though it had not come in one, in order; and what it held
+    until the end of the answer. What lay waiting for our own tap is not the hop's."""
+    inner, outer = lanes[n - 1], lanes[n]
+    pieces, late = [], []
+    first = 0
+    while first < outer.event_count:
+        last = together(outer, first)
+        part = _part(inner, outer, first, last, by_ordinal=by_ordinal)
+        pieces.append((part, first, last))
+        late.append(outer.arrived[last] - inner.taken[part.last])
+        first = last + 1
+    least = [min(late[i : i + NEIGHBOURS]) for i in range(0, len(late), NEIGHBOURS)]
+    found = []
+    for i, (part, first, last) in enumerate(pieces):
+        near = i // NEIGHBOURS
+        usual = min(least[max(0, near - 1) : near + 2])
+        held_ns = outer.arrived[first] - inner.taken[part.first] - usual
+        is_ours = outer.blocked_before[first] > STEP_NS or outer.lag_before[first] > STEP_NS
+        is_piece = part.last > part.first or last + 1 == outer.event_count
+        if held_ns >= HELD_NS and is_piece and not is_ours:
+            found.append(Hold(held_ns, first, last))
+    return found
 
 
 def together(lane: Lane, j: int) -> int:

@@ -36,7 +36,7 @@ def sentence(path: Path, verdict: Verdict) -> str:
                 waited = seconds(path.taps[-1].moments.closed_ns)
                 return f"No output has come yet, after {waited}, which is not longer than this source may take."
             reached = _REACHED[verdict.observed_to].format(path.taps[-1].place.hop)
-            return f"No hop held this answer up{so_far}: {reached}{_pauses(verdict)}."
+            return f"No hop held this answer up{so_far}: {reached}{_pauses(path, verdict)}."
         case Status.INCONCLUSIVE:
             return f"Cannot tell which hop held this answer up{so_far}: {'; '.join(verdict.missing)}."
         case Status.NAMED:
@@ -80,7 +80,7 @@ def seconds(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
 
 
-def _pauses(verdict: Verdict) -> str:
+def _pauses(path: Path, verdict: Verdict) -> str:
     """What the reader waited for all the same: the first output, and then the longest pause."""
     said = []
     if verdict.first is not None:
@@ -90,6 +90,11 @@ def _pauses(verdict: Verdict) -> str:
     hidden = next((f for f in verdict.findings if f.cause is Cause.HIDDEN_OUTPUT and f.decomposition), None)
     if hidden is not None:
         said.append(f"for {seconds(hidden.term_ns)} only reasoning or control events flowed, which did not reach it")
+    said += [
+        f"{blamed(path, f)} let output go in bursts, holding it for up to {seconds(f.term_ns)}"
+        for f in verdict.findings
+        if f.cause is Cause.BUFFERING
+    ]
     if verdict.slow_source is not None:
         slow = verdict.slow_source
         said.append(f"it was slow all through, half of the gaps at {slow.tap} were {seconds(slow.median_ns)} or longer")

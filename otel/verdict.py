@@ -40,10 +40,10 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         missing += [f"{name} passed on other text than it got: events match only roughly" for name in lineup.rewriters]
     path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
     missing += [_attempt(hop) for hop in path.others]
-    notes = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
+    hidden = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
-    sure = [f for f in seen.findings if f not in notes and id(f) not in doubts]
-    unsure = [f for f in seen.findings if f not in notes and id(f) in doubts]
+    sure = [f for f in seen.findings if f not in hidden and id(f) not in doubts]
+    unsure = [f for f in seen.findings if f not in hidden and id(f) in doubts]
     missing += dict.fromkeys(doubts[id(f)] for f in unsure)
     named = [*breaks, *sure]
     blind = _blind(path, lineup, seen, policy) if not (named or unsure) else None
@@ -52,7 +52,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     return Verdict(
         status=status,
         cause=named[0].cause if named else Cause.NONE,
-        findings=tuple(_weighed(f, path, lineup) for f in (*(named or unsure), *notes)),
+        findings=tuple(_weighed(f, path, lineup) for f in (*(named or unsure), *hidden, *seen.notes)),
         missing=tuple(missing),
         observed_to=_reach(path),
         by_ordinal=lineup.by_ordinal if lineup else None,

@@ -7,32 +7,35 @@ source has a rhythm of its own, and only its term is excused by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, TypedDict
 
 from otel import decompose, pace
 from otel.align import Lane
+from otel.buffering import EDGE, LOOK_NS, Comb, combs_of
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
 from otel.evidence import Stuck, Whereabouts, whereabouts, whereabouts_over
-from otel.findings import MS, Cause, Finding, Policy
+from otel.findings import Cause, Finding, Policy
 from otel.hop import WEBSOCKET, EventClass
 from otel.rhythm import Rhythm, rhythm_of
 
-LOOK_NS: Final = 100 * MS
-"""Waits from here on are decomposed: a hop that holds for less than its threshold still shows its comb."""
 WAITS_LOOKED_AT: Final = 1_000
 """A slow steady stream has a wait before each of its events; the longest ones decide."""
-TEETH: Final = 3
-"""This many waits charged to one app are buffering; one release cannot be told from a stall."""
+_EDGES: Final = frozenset({Cause.SLOW_FIRST_EVENT, Cause.END_HOLD})
+_ONE_PIECE: Final = "it let go of nearly everything in one piece: a buffer cannot be told from a stall by one release"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the waits of an answer show: its findings, rhythm, longest and first wait, and the gaps at each tap."""
+    """What the waits of an answer show: its findings, rhythm, longest and first wait, and the gaps at each tap.
+
+    notes: what is no fault and worth telling.
+    """
 
     findings: list[Finding]
+    notes: list[Finding] = field(default_factory=list)
     rhythm: Rhythm | None = None
     longest: Decomposition | None = None
     first: Decomposition | None = None
@@ -48,11 +51,20 @@ def look(lineup: Lineup, policy: Policy) -> Seen:
     rhythm = _rhythm(lineup.lanes[0], policy)
     gaps = _gaps(lineup)
     if _is_conversation(lineup.lanes[0]):
-        return Seen(_explained(_judged(lineup, gaps, None, rhythm, policy)), rhythm)
-    first = decompose.first_event(lineup)
-    longest = max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup)
-    findings = [*_judged(lineup, [*gaps, first], decompose.end(lineup), rhythm, policy), *_behind(lineup, policy)]
-    return Seen(_explained(sorted(findings, key=lambda f: -f.term_ns)), rhythm, longest, first, pace.gaps_of(lineup))
+        return Seen(_explained(_judged(lineup, gaps, rhythm, policy), combs_of(lineup, gaps)), rhythm=rhythm)
+    first, ending = decompose.first_event(lineup), decompose.end(lineup)
+    waits = [*gaps, first, *([ending] if ending is not None else [])]
+    combs = combs_of(lineup, waits)
+    found = sorted([*_judged(lineup, waits, rhythm, policy), *_behind(lineup, policy)], key=lambda f: -f.term_ns)
+    findings = _explained(found, combs)
+    return Seen(
+        findings=findings,
+        notes=_short_holds(lineup, waits, combs, findings, policy=policy),
+        rhythm=rhythm,
+        longest=max(gaps, key=lambda d: d.gap_ns, default=None) or _longest(lineup),
+        first=first,
+        gaps=pace.gaps_of(lineup),
+    )
 
 
 class Place(TypedDict):
@@ -92,19 +104,9 @@ def _rhythm(source: Lane, policy: Policy) -> Rhythm:
     )
 
 
-def _judged(
-    lineup: Lineup, waits: Sequence[Decomposition], ending: Decomposition | None, rhythm: Rhythm, policy: Policy
-) -> list[Finding]:
+def _judged(lineup: Lineup, waits: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
     """Every cause above its threshold in every wait, the longest first."""
-    findings = [
-        finding
-        for wait in (*waits, *([ending] if ending is not None else []))
-        for finding in _above(lineup, wait, policy, rhythm)
-    ]
-    combs = _combs(wait for wait in waits if wait.wait is Wait.GAP)
-    findings = [
-        replace(f, cause=Cause.BUFFERING) if f.cause is Cause.APP_STALL and _is_tooth(f, combs) else f for f in findings
-    ]
+    findings = [finding for wait in waits for finding in _above(lineup, wait, policy, rhythm)]
     return sorted(findings, key=lambda f: -f.term_ns)
 
 
@@ -115,16 +117,28 @@ def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) 
         if term < _limit(lineup, wait, segment, rhythm, policy):
             continue
         cause, kernel, where = _cause(lineup, wait, segment, term, rhythm, policy=policy)
-        yield Finding(
-            cause=cause,
-            segment=segment,
-            term_ns=term,
-            decomposition=wait,
-            **_place_of(lineup, wait),
-            confidence=min(1.0, term / wait.gap_ns),
-            kernel=kernel,
-            where=where,
-        )
+        yield _finding(lineup, wait, segment, cause, kernel=kernel, where=where)
+
+
+def _finding(
+    lineup: Lineup,
+    wait: Decomposition,
+    segment: Segment,
+    cause: Cause,
+    *,
+    kernel: Stuck | None,
+    where: Whereabouts | None,
+) -> Finding:
+    return Finding(
+        cause=cause,
+        segment=segment,
+        term_ns=wait.terms[segment],
+        decomposition=wait,
+        **_place_of(lineup, wait),
+        confidence=min(1.0, wait.terms[segment] / wait.gap_ns),
+        kernel=kernel,
+        where=where,
+    )
 
 
 def _behind(lineup: Lineup, policy: Policy) -> Iterable[Finding]:
@@ -207,6 +221,13 @@ def _cause(
         if _had_hidden_output(lineup.lanes[0], wait, rhythm, policy):
             return Cause.HIDDEN_OUTPUT, None, None
         return _by_wait(wait, Cause.SOURCE_STALL), None, None
+    return _cause_behind(lineup, wait, segment, term)
+
+
+def _cause_behind(
+    lineup: Lineup, wait: Decomposition, segment: Segment, term: int
+) -> tuple[Cause, Stuck | None, Whereabouts | None]:
+    """Why a segment behind a tap added its term: its kernel says where the bytes were."""
     late = Cause.SLOW_READER if segment.kind is Kind.READER else Cause.APP_STALL
     n = _lane_before(lineup, segment)
     lane = lineup.lanes[n]
@@ -255,36 +276,57 @@ def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm, policy
     return max(b - a for a, b in pairwise(instants)) < rhythm.limit_ns
 
 
-def _combs(gaps: Iterable[Decomposition]) -> dict[Segment, list[int]]:
-    """For each segment the terms of the waits that are mostly its own: the teeth of a comb when there are many."""
-    combs: dict[Segment, list[int]] = {}
-    for wait in gaps:
-        segment = max(wait.terms, key=lambda s: wait.terms[s])
-        if wait.terms[segment] >= wait.gap_ns / 2:
-            combs.setdefault(segment, []).append(wait.terms[segment])
-    return combs
-
-
-def _is_tooth(finding: Finding, combs: dict[Segment, list[int]]) -> bool:
-    like = [tooth for tooth in combs.get(finding.segment, ()) if tooth > 0.35 * finding.term_ns]
-    return len(like) >= TEETH
-
-
-def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what another finding explains: the late first event and the held end of an app that buffers, the
-    single waits of a stretch in which their segment fell behind, and all but the longest of one segment's findings of
-    one cause."""
+def _explained(findings: Sequence[Finding], combs: Mapping[Segment, Comb]) -> list[Finding]:
+    """Say what buffers, and leave out what another finding explains: the late first event and the held end of an app
+    that buffers, the single waits of a stretch in which their segment fell behind, and all but the longest of one
+    segment's findings of one cause."""
+    findings = [_buffered(f, combs, {Cause.APP_STALL}) for f in findings]
     buffers = {f.segment: f.term_ns for f in reversed(findings) if f.cause is Cause.BUFFERING}
     kept: list[Finding] = []
     for finding in findings:
         if any(_is_part_of(finding, other) for other in findings):
             continue
-        edge = finding.cause in {Cause.SLOW_FIRST_EVENT, Cause.END_HOLD}
-        if edge and finding.term_ns < 1.6 * buffers.get(finding.segment, 0):
+        if finding.cause in _EDGES and finding.term_ns < EDGE * buffers.get(finding.segment, 0):
             continue
-        if not any(f.segment == finding.segment and f.cause is finding.cause for f in kept):
-            kept.append(finding)
+        told = _buffered(finding, combs, _EDGES)
+        if not any(f.segment == told.segment and f.cause is told.cause for f in kept):
+            kept.append(told)
     return kept
+
+
+def _buffered(finding: Finding, combs: Mapping[Segment, Comb], causes: Collection[Cause]) -> Finding:
+    """The finding as buffering, where it is one of these causes and the app does so all along."""
+    comb = combs.get(finding.segment)
+    if comb is None or finding.segment.kind is not Kind.BETWEEN or finding.cause not in causes:
+        return finding
+    is_tooth = finding.cause is Cause.APP_STALL and comb.has_teeth_like(finding.term_ns)
+    if is_tooth or comb.has_pieces_like(finding.term_ns):
+        return replace(finding, cause=Cause.BUFFERING)
+    return replace(finding, detail=_ONE_PIECE) if comb.is_one_piece() else finding
+
+
+def _short_holds(
+    lineup: Lineup,
+    waits: Sequence[Decomposition],
+    combs: Mapping[Segment, Comb],
+    findings: Sequence[Finding],
+    *,
+    policy: Policy,
+) -> list[Finding]:
+    """Apps that buffer for less than a hop may add, the longest hold of each: a note, and no fault."""
+    notes = []
+    for segment in combs.keys() - {f.segment for f in findings}:
+        if segment.kind is not Kind.BETWEEN:
+            continue
+        wait = max(waits, key=lambda w: w.terms.get(segment, 0))
+        term = wait.terms.get(segment, 0)
+        if not LOOK_NS <= term < policy.floor_ns:
+            continue
+        cause, kernel, where = _cause_behind(lineup, wait, segment, term)
+        note = _finding(lineup, wait, segment, cause, kernel=kernel, where=where)
+        if _buffered(note, combs, {Cause.APP_STALL, *_EDGES}).cause is Cause.BUFFERING:
+            notes.append(replace(note, cause=Cause.BUFFERING))
+    return sorted(notes, key=lambda f: (-f.term_ns, f.segment.label))
 
 
 def _is_part_of(finding: Finding, stretch: Finding) -> bool:

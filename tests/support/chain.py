@@ -205,8 +205,8 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
     held = [text for text in held if text.event_class is not chain.strips.get(name)]
     for hop, every in chain.buffers:
         if hop == name and held:
-            start = held[0].at
-            held = [replace(t, at=start + -(-(t.at - start + 1) // every) * every) for t in held]
+            start, end = held[0].at, held[-1].at + APP  # what is left goes when nothing more comes
+            held = [replace(t, at=min(start + -(-(t.at - start + 1) // every) * every, end)) for t in held]
     size = chain.collects.get(name, 1)
     if size > 1:
         groups = [held[i : i + size] for i in range(0, len(held), size)]

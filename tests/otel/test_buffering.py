@@ -1,0 +1,124 @@
+"""Which app buffers: told by what leaves in pieces, apart from stalls, merges and bursts of the source."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.buffering import Comb
+from otel.findings import Cause, Policy, Status
+from otel.join import join
+from otel.release import Hold
+from otel.sentence import sentence
+from otel.verdict import judge
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+
+HOPS = st.sampled_from([PROXY, GATEWAY])
+EXACT = st.booleans()
+
+
+def verdict_on(chain: Chain, policy: Policy | None = None):
+    return judge(join(run(chain)), policy)
+
+
+def buffered(verdict) -> list[tuple[str, int]]:
+    return [(f.first_hop, f.term_ns) for f in verdict.findings if f.cause is Cause.BUFFERING]
+
+
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_a_short_answer_that_a_timer_of_250_ms_lets_go_is_buffered(hop, is_exact):
+    """Fifty events, 5.5 ms apart, held for 250 ms: the first comes after 22 ms and leaves after 272."""
+    verdict = verdict_on(
+        Chain(events=50, first=22 * MS, gap=5_500_000, buffers=[(hop, 250 * MS)], is_exact=is_exact, chars=(20,))
+    )
+    assert (verdict.status, verdict.cause) == (Status.NAMED, Cause.BUFFERING)
+    assert [finding.first_hop for finding in verdict.findings] == [hop]
+    assert verdict.findings[0].term_ns == pytest.approx(250 * MS, abs=3 * MS)
+    gaps = {each.tap: each.median_ns for each in verdict.gaps}
+    assert gaps[hop] < gaps[WORKER] == pytest.approx(5_500_000, abs=200_000), "the median gap falls"
+
+
+@given(hop=HOPS, ms=st.integers(115, 240), events=st.integers(60, 200), is_exact=EXACT)
+def test_short_holds_are_a_note_and_no_fault(hop, ms, events, is_exact):
+    chain = Chain(events=events, gap=10 * MS, buffers=[(hop, ms * MS)], is_exact=is_exact)
+    path = join(run(chain))
+    verdict = judge(path)
+    assert verdict.status is Status.HEALTHY
+    ((named, held_ns),) = buffered(verdict)
+    assert named == hop
+    assert held_ns <= ms * MS + 5 * MS
+    assert f"{hop} app let output go in bursts" in sentence(path, verdict)
+
+
+@given(hop=HOPS, size=st.integers(16, 64), is_merged=st.booleans(), is_exact=EXACT)
+def test_a_window_of_some_events_is_buffering_however_short_the_answer(hop, size, is_merged, is_exact):
+    how = {"merge" if is_merged else "collects": {hop: size}}
+    verdict = verdict_on(Chain(events=2 * size + 5, is_exact=is_exact, **how))
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.BUFFERING, hop)
+
+
+@given(hop=HOPS, seed=st.integers(0, 1_000), size=st.integers(24, 64))
+def test_a_window_is_named_whatever_the_rhythm_of_the_source(hop, seed, size):
+    draw = random.Random(seed)
+    pauses = [min(400 * MS, round(draw.expovariate(1 / (40 * MS)))) for _ in range(300)]
+    verdict = verdict_on(Chain(events=300, schedule=pauses, collects={hop: size}), Policy(rhythm_elsewhere_ns=90 * MS))
+    assert verdict.status is not Status.HEALTHY
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.BUFFERING, hop)
+
+
+@given(hop=HOPS, at=st.integers(5, 100), ms=st.integers(300, 5_000))
+def test_one_stall_is_no_buffer(hop, at, ms):
+    verdict = verdict_on(Chain(stalls=[(hop, at, ms * MS)]))
+    assert (verdict.cause, verdict.findings[0].first_hop) == (Cause.APP_STALL, hop)
+    assert not buffered(verdict)
+
+
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_a_late_first_output_is_none_either(hop):
+    assert verdict_on(Chain(slow_first=[(hop, 2 * S)])).cause is Cause.SLOW_FIRST_EVENT
+
+
+@pytest.mark.parametrize("hop", [PROXY, GATEWAY])
+def test_what_is_let_go_once_cannot_be_told_from_a_stall(hop):
+    finding = verdict_on(Chain(events=60, collects={hop: 60})).findings[0]
+    assert (finding.cause, finding.first_hop) == (Cause.SLOW_FIRST_EVENT, hop)
+    assert "cannot be told from a stall" in finding.detail
+
+
+@given(seed=st.integers(0, 1_000), burst=st.integers(2, 40))
+def test_bursts_of_the_source_are_nobodys_buffer(seed, burst):
+    draw = random.Random(seed)
+    schedule = [*[100_000] * burst, draw.randrange(50, 700) * MS]
+    verdict = verdict_on(Chain(events=400, schedule=schedule), Policy(rhythm_elsewhere_ns=700 * MS))
+    assert not buffered(verdict)
+    assert verdict.status is Status.HEALTHY
+
+
+def test_a_frozen_sidecar_or_a_reader_that_stops_is_nobodys_buffer():
+    for chain in (Chain(freeze=(PROXY, 20, 2 * S)), Chain(slow_reader=(20, 2 * S)), Chain(sluggish=60 * MS)):
+        assert not buffered(verdict_on(chain))
+
+
+class TestAComb:
+    def hold(self, ms: int, first: int, last: int) -> Hold:
+        return Hold(ms * MS, first, last)
+
+    def test_needs_three_teeth_of_about_one_length(self):
+        assert Comb([300, 300, 300]).has_teeth_like(300)
+        assert not Comb([300, 300]).has_teeth_like(300)
+        assert not Comb([900, 300, 300]).has_teeth_like(900)
+
+    def test_two_pieces_show_as_much_where_they_are_nearly_everything(self):
+        pieces = [self.hold(250, 0, 44), self.hold(22, 45, 49)]
+        assert Comb((), pieces, 50).has_pieces_like(265 * MS)
+        assert not Comb((), pieces, 60).has_pieces_like(265 * MS), "the rest passed as it came"
+        assert not Comb((), pieces, 50).has_pieces_like(2 * S), "something else held it for longer"
+        assert not Comb((), pieces[:1], 45).has_pieces_like(265 * MS)
+
+    def test_is_one_piece_where_it_let_go_once(self):
+        assert Comb((), [self.hold(250, 0, 44)], 48).is_one_piece()
+        assert not Comb((), [self.hold(250, 0, 24)], 48).is_one_piece()
