@@ -12,6 +12,11 @@ from typing import Final
 REQUEST_ID_CHARS: Final = 200
 """Longest request id recorded as it is. Gateways send UUIDs; a longer one is a mistake or an attack."""
 
+ANSWER_ID_CHARS: Final = 16
+ANSWER_ID_VARIETY: Final = 6
+"""An answer's own id is trusted from so many characters, and so many different ones, on: a UUID has 32 and more than
+six, while some servers count (`chatcmpl-7`), draw from a thousand (`chatcmpl-417`) or say `0000000000000000`."""
+
 _PRINTABLE: Final = re.compile(rf"[\x21-\x7e]{{1,{REQUEST_ID_CHARS}}}\Z")
 _PREFIXES: Final = ("chatcmpl-", "cmpl-", "resp_", "msg_", "req_", "req-")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
@@ -38,6 +43,12 @@ def normalised(request_id: str) -> str:
     if _UUID.match(key):
         key = key[:_UUID_VERSION_AT] + "4" + key[_UUID_VERSION_AT + 1 :]
     return key
+
+
+def tells_answers_apart(answer_id: str) -> bool:
+    """Whether no other answer is likely to carry this id of an answer as well."""
+    key = normalised(answer_id)
+    return len(key) >= ANSWER_ID_CHARS and len(set(key)) >= ANSWER_ID_VARIETY
 
 
 def trace_id_of(request_id: str) -> str:

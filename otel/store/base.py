@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from otel.hop import Ending, Hop
-from otel.ids import normalised, recorded
+from otel.ids import normalised, recorded, tells_answers_apart
 
 HOPS_PER_ANSWER: Final = 256
 """A request of five hops with a segment every 4,096 events has fewer; an id that everybody sends has millions."""
 KEYS_PER_HOP: Final = 16
-"""Request id, trace id and the ids that a few gateways gave; more are not looked up."""
+"""Request id, trace id, the answer's id and the ids that a few gateways gave; more are not looked up."""
+LINKS: Final = 4
+"""Times that neighbours of neighbours are looked for: five hops, each of which gives the request another id."""
 PRUNE_CHUNK: Final = 500
 """Rows deleted at a time: measured as at most 60 ms, in which writers wait."""
 SECOND_NS: Final = 1_000_000_000
@@ -170,11 +172,11 @@ class Store(Protocol):
         """
 
     def hops_of(self, key: str) -> tuple[Hop, ...]:
-        """The hops found by a request id, alias or trace id in any spelling, and their neighbours; () when unknown.
+        """The hops found by one of their keys (`keys_of`) in any spelling, and their neighbours; () when unknown.
 
-        Neighbours share a request id, an alias or the trace with a found hop, so that hops are still joined
-        where one of them dropped a header. At most HOPS_PER_ANSWER: found ones before neighbours, later written
-        before earlier. Ordered as written. A record that cannot be read is left out, counted and logged.
+        Neighbours share a key with a found hop, and their neighbours with them, LINKS times, so that hops are still
+        joined where some of them dropped a header. At most HOPS_PER_ANSWER: nearer ones before farther ones, later
+        written before earlier. Ordered as written. A record that cannot be read is left out, counted and logged.
         """
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
@@ -215,8 +217,16 @@ def key_of(text: str) -> str:
 
 
 def keys_of(hop: Hop) -> tuple[str, ...]:
-    """The keys of a hop, without repetition: request id, trace id, aliases; the first KEYS_PER_HOP of them."""
-    return tuple(dict.fromkeys(map(key_of, (hop.request_id, hop.trace_id, *hop.aliases))))[:KEYS_PER_HOP]
+    """The keys of a hop, without repetition: request id, trace id, the answer's id where it tells answers apart,
+    aliases; the first KEYS_PER_HOP of them."""
+    ids = (hop.request_id, hop.trace_id, *answer_ids_of(hop), *hop.aliases)
+    return tuple(dict.fromkeys(map(key_of, ids)))[:KEYS_PER_HOP]
+
+
+def answer_ids_of(hop: Hop) -> tuple[str, ...]:
+    """The answer's own id as this hop saw it, () where it has none or others may have the same."""
+    answer_id = hop.exchange.response_id
+    return (answer_id,) if answer_id is not None and tells_answers_apart(answer_id) else ()
 
 
 def is_abnormal(hop: Hop) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from otel.hop import Hop
 from otel.store.base import (
     HOPS_PER_ANSWER,
+    LINKS,
     PRUNE_CHUNK,
     Pruned,
     RetentionPolicy,
@@ -63,12 +64,12 @@ class MemoryStore:
 
     def hops_of(self, key: str) -> tuple[Hop, ...]:
         with self._lock:
-            found = self._by_key.get(key_of(key), [])[-HOPS_PER_ANSWER:]
-            shared = {k for number in found for k in keys_of(self._hops[number].hop)}
-            others = sorted({number for k in shared for number in self._by_key[k]} - set(found))
-            room = HOPS_PER_ANSWER - len(found)
-            chosen = sorted([*found, *(others[-room:] if room else ())])
-            return tuple(self._hops[number].hop for number in chosen)
+            chosen = set(self._by_key.get(key_of(key), [])[-HOPS_PER_ANSWER:])
+            for _ in range(LINKS):
+                shared = {k for number in chosen for k in keys_of(self._hops[number].hop)}
+                others = sorted({number for k in shared for number in self._by_key[k]} - chosen)
+                chosen.update(others[max(0, len(others) + len(chosen) - HOPS_PER_ANSWER) :])
+            return tuple(self._hops[number].hop for number in sorted(chosen))
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
         with self._lock:

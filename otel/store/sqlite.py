@@ -26,6 +26,7 @@ from otel.span import SpanError, hop_to_span, span_to_hop
 from otel.store import statements
 from otel.store.base import (
     HOPS_PER_ANSWER,
+    LINKS,
     PRUNE_CHUNK,
     Pruned,
     RetentionPolicy,
@@ -108,12 +109,17 @@ class SqliteStore:
 
     def hops_of(self, key: str) -> tuple[Hop, ...]:
         with self._reading() as connection:
-            found = _newest(connection, key_of(key))
-            others: set[int] = set()
-            for (shared,) in connection.execute(statements.KEYS_OF_HOPS, (json.dumps(found),)).fetchall():
-                others.update(_newest(connection, shared))
-            room = HOPS_PER_ANSWER - len(found)
-            chosen = [*found, *sorted(others.difference(found), reverse=True)[:room]]
+            chosen = fresh = _newest(connection, key_of(key))
+            asked: set[str] = set()
+            for _ in range(LINKS):
+                if not fresh or len(chosen) == HOPS_PER_ANSWER:
+                    break
+                rows = connection.execute(statements.KEYS_OF_HOPS, (json.dumps(fresh),))
+                shared = {row["key"] for row in rows} - asked
+                asked |= shared
+                others = {number for each in shared for number in _newest(connection, each)}.difference(chosen)
+                fresh = sorted(others, reverse=True)[: HOPS_PER_ANSWER - len(chosen)]
+                chosen = [*chosen, *fresh]
             bodies = connection.execute(statements.BODIES, (json.dumps(chosen),)).fetchall()
         hops = (self._decode(span_id, body) for span_id, body in bodies)
         return tuple(hop for hop in hops if hop is not None)

@@ -18,6 +18,7 @@ from otel.hop import Ending, EventClass, Hop, State
 from otel.ids import recorded, span_id_of, trace_id_of
 from otel.store.base import (
     HOPS_PER_ANSWER,
+    LINKS,
     PRUNE_CHUNK,
     SECOND_NS,
     Cursor,
@@ -234,15 +235,46 @@ def test_a_dropped_traceparent_is_bridged_by_request_id_or_alias(store: Store):
     worker = a_hop("model-worker", request_id="chatcmpl-9", trace_id="3" * 32)
     write(store, worker, proxy, gateway)
 
-    assert store.hops_of("1" * 32) == (worker, proxy, gateway)
-    assert store.hops_of("2" * 32) == (proxy, gateway)
+    assert store.hops_of("1" * 32) == store.hops_of("2" * 32) == (worker, proxy, gateway)
 
 
-def test_neighbours_of_neighbours_are_not_joined(store: Store):
-    hops = [a_hop(request_id=f"r{i}", aliases=(f"r{i + 1}",)) for i in range(4)]
+def test_dropped_ids_are_bridged_by_the_answers_own(store: Store):
+    gateway, worker = answered("chatcmpl-9fK2mQ7xLw0ZtR4s", "gateway"), answered("9fK2mQ7xLw0ZtR4s", "model-worker")
+    write(store, gateway, worker)
+
+    assert store.hops_of("r-gateway") == store.hops_of("r-model-worker") == (gateway, worker)
+    assert store.hops_of("chatcmpl-9fK2mQ7xLw0ZtR4s") == (gateway, worker)
+
+
+@pytest.mark.parametrize("answer_id", ["chatcmpl-417", "0" * 32, ""])
+def test_an_id_that_many_answers_have_bridges_nothing(store: Store, answer_id: str):
+    gateway, worker = answered(answer_id, "gateway"), answered(answer_id, "model-worker")
+    write(store, gateway, worker)
+
+    assert store.hops_of("r-gateway") == (gateway,)
+    assert store.hops_of(answer_id) == ()
+
+
+def answered(answer_id: str, place: str) -> Hop:
+    """A hop with a request id and a trace of its own, and this id of the answer."""
+    hop = a_hop(place, request_id=f"r-{place}")
+    return replace(hop, exchange=replace(hop.exchange, response_id=answer_id))
+
+
+def test_hops_are_joined_where_every_one_gave_the_request_another_id(store: Store):
+    hops = [a_hop(request_id=f"r{i}", aliases=(f"r{i + 1}",)) for i in range(LINKS + 2)]
     write(store, *hops)
 
-    assert store.hops_of("r0") == tuple(hops[:2])
+    assert store.hops_of("r0") == tuple(hops[: LINKS + 1])
+
+
+def test_nearer_neighbours_come_before_farther_ones(store: Store):
+    near = [a_hop(request_id="mine", trace_id="1" * 32, aliases=("next",), timeline=NO_EVENTS)]
+    near += [a_hop(request_id="next", aliases=("far",), timeline=NO_EVENTS)]
+    far = [a_hop(request_id="far", span_id=span_id_of("t", i), timeline=NO_EVENTS) for i in range(HOPS_PER_ANSWER)]
+    write(store, *near, *far)
+
+    assert store.hops_of("mine") == (*near, *far[2:])
 
 
 HOSTILE = [

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from otel.grouping import requests_of
 from otel.hop import Hop
+from otel.ids import span_id_of, trace_id_of
 from tests.support.builders import a_hop
-from tests.support.chain import GATEWAY, PROXY, WORKER, Chain, run
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, run
 
 TRACE = "1" * 32
 
@@ -101,6 +102,109 @@ def test_an_id_that_came_in_a_header_is_never_taken_for_another():
     fine = in_one_trace("req-B")
 
     assert of("req-B", [*slow, fine[0], fine[2]]) == spans(fine[0], fine[2])
+
+
+ANSWER = "chatcmpl-9fK2mQ7xLw0ZtR4s"
+
+
+def answered(each: Hop, answer_id: str = ANSWER, **changes) -> Hop:
+    return replace(each, exchange=replace(each.exchange, response_id=answer_id), **changes)
+
+
+def renamed(request_id: str, *names: str, answer_id: str = ANSWER, wait: int = 120 * MS) -> list[Hop]:
+    """Worker, proxy and gateway (or those named) of a request that has another id and another trace at each."""
+    hops = run(Chain(request_id=request_id, first=wait, events=9))
+    return [
+        answered(
+            each,
+            answer_id,
+            request_id=f"{request_id}-{each.place.hop}",
+            request_id_source="generated",
+            trace_id=trace_id_of(f"{request_id}-{each.place.hop}"),
+            span_id=span_id_of(request_id, each.place.hop),
+        )
+        for each in hops
+        if each.place.hop in (names or NAMES)
+    ]
+
+
+def test_hops_that_share_nothing_but_the_answer_are_one_request():
+    mine, other = renamed("A"), renamed("B", answer_id="chatcmpl-YetAnotherAnswer77")
+
+    assert requests_of([*mine, *other]) == (tuple(mine), tuple(other))
+
+
+def test_nor_does_it_matter_that_an_app_made_an_id_of_its_own():
+    gateway, worker = answered(hop("gateway", "mine")), answered(hop("worker", "theirs", trace_id="2" * 32))
+
+    assert requests_of([gateway, worker]) == ((gateway, worker),)
+
+
+def test_two_requests_with_one_answer_are_two():
+    first, second = renamed("A"), renamed("B")
+
+    assert len(requests_of([first[2], second[2]])) == 2
+
+
+@given(st.randoms(use_true_random=False))
+def test_an_answer_that_is_given_again_belongs_to_the_request_it_was_made_for(shuffle):
+    """A cache gives it in no time: who waited as long as the worker took was its reader."""
+    first, again = renamed("A"), renamed("B", GATEWAY, wait=2 * MS)
+    hops = shuffle.sample([*first, *again], 4)
+
+    assert {frozenset(spans(*each)) for each in requests_of(hops)} == {
+        frozenset(spans(*first)),
+        frozenset(spans(*again)),
+    }
+
+
+@given(st.randoms(use_true_random=False))
+def test_an_id_that_every_answer_has_joins_nothing(shuffle):
+    hops = shuffle.sample([each for name in "ABC" for each in renamed(name, WORKER, GATEWAY)], 6)
+
+    assert sorted(map(len, requests_of(hops))) == [1] * 6
+
+
+def test_a_lost_attempt_is_still_found_by_its_trace_where_the_answer_joins_the_other():
+    gateway = answered(hop("gateway", "mine"))
+    tries = [hop("worker", "made-1", made=True), answered(hop("worker", "made-2", made=True))]
+
+    assert requests_of([gateway, *tries]) == ((gateway, *tries),)
+
+
+LINKS = st.sampled_from(["kept", "replaced", "dropped", "told"])
+
+
+@given(
+    st.dictionaries(st.sampled_from("ABC"), st.tuples(LINKS, LINKS), min_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_every_request_is_whole_whatever_becomes_of_its_headers(links, shuffle):
+    """On each link the id passes, the app makes another one, the sidecar has to make one, or its upstream says it."""
+    expected, hops = set(), []
+    for name, (inner, outer) in links.items():
+        worker, proxy, gateway = renamed(name, answer_id=f"chatcmpl-{name}-9fK2mQ7xLw0ZtR4s")
+        proxy = over(outer, gateway, proxy)
+        mine = [over(inner, proxy, worker), told(inner, proxy, worker), told(outer, gateway, proxy)]
+        expected.add(frozenset(spans(*mine)))
+        hops += mine
+
+    found = requests_of(shuffle.sample(hops, len(hops)))
+    assert {frozenset(spans(*each)) for each in found} == expected
+
+
+def over(link: str, outer: Hop, inner: Hop) -> Hop:
+    """The inner hop as it sees the request over this link."""
+    if link == "kept":
+        return replace(inner, request_id=outer.request_id, trace_id=outer.trace_id)
+    source = "generated" if link == "dropped" else "header"
+    answer_id = None if link == "told" else inner.exchange.response_id
+    return replace(inner, request_id_source=source, exchange=replace(inner.exchange, response_id=answer_id))
+
+
+def told(link: str, outer: Hop, inner: Hop) -> Hop:
+    """The outer hop, which its upstream may have told another id."""
+    return replace(outer, aliases=(inner.request_id,)) if link == "told" else outer
 
 
 SUBSETS = st.sets(st.sampled_from(range(3)), min_size=1)

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.ids import REQUEST_ID_CHARS, normalised, parse_traceparent, recorded, span_id_of, trace_id_of
+from otel.ids import (
+    REQUEST_ID_CHARS,
+    normalised,
+    parse_traceparent,
+    recorded,
+    span_id_of,
+    tells_answers_apart,
+    trace_id_of,
+)
 from tests.support.builders import hex_ids
 
 ANY_TEXT = st.text(st.characters(), max_size=300)
@@ -122,3 +130,23 @@ class TestTraceparent:
     @given(ANY_TEXT)
     def test_never_raises(self, value):
         assert parse_traceparent(value) is None
+
+
+@pytest.mark.parametrize(
+    "answer_id",
+    [
+        UUID,
+        f"chatcmpl-{UUID}",
+        "chatcmpl-CFxW7bqgLhRlJNrxPnzWyJ0p7Cvwi",
+        "msg_01XFDUDYJgAACzvnptvVoYEL",
+        "resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b",
+        "cmpl-0f3ab1c29f5d4e7c8a",
+    ],
+)
+def test_ids_of_answers_as_servers_make_them_tell_answers_apart(answer_id):
+    assert tells_answers_apart(answer_id)
+
+
+@pytest.mark.parametrize("answer_id", ["", "chatcmpl-", "chatcmpl-7", "chatcmpl-417", "cmpl-1764500000", "0" * 32])
+def test_ids_that_count_or_say_nothing_do_not(answer_id):
+    assert not tells_answers_apart(answer_id)
