@@ -8,18 +8,23 @@ rates and a long wait leaves the order open, the likelier one is taken and the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from typing import Final, TypeVar
 
 from otel.hop import EGRESS, OUTPUT, Blocked, Hop, Interval, State, TapRole, Timeline
+from otel.ids import normalised
 
 RATE_ERROR: Final = 250e-6
 """Largest relative difference of the rates of two machines' clocks that is allowed for (a free-running crystal
 stays below 100 ppm): intervals closer together than this do not prove nesting."""
 
+LIKENED: Final = 16
+"""Exchanges of a place that are compared with as many of another one: an id that everybody sends has hundreds."""
+
 S = TypeVar("S", Blocked, Interval)
+Key = tuple[str, str]
 _WHY_ABSENT: Final = "its sidecar did not report, or a hop before it does not pass the request id on"
 
 
@@ -76,20 +81,20 @@ def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Pa
     if not exchanges:
         raise ValueError("no hops to join")
     rank = {name: i for i, name in enumerate(expected_path)}
-    places: dict[tuple[str, str], list[Hop]] = {}
+    places: dict[Key, list[Hop]] = {}
     for hop in exchanges:
         places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
-    latest = _ordered([max(group, key=_start_key) for group in places.values()], rank)
-    outermost = (latest[-1].place.hop, latest[-1].place.role)
+    outermost = _outermost(places, rank)
     for name, role in [place for place in places if place[1] is TapRole.CLIENT and place != outermost]:
-        exchanges = [hop for hop in exchanges if hop not in places[name, role]]
         del places[name, role]
         notes.append(f"the record of {name} is left out: of several clients the outermost is the reader")
     requests = sorted(places.pop(outermost), key=_start_key, reverse=True)
     found = []
     for request in requests:
-        chosen = [request, *(_nearest(request, group) for group in places.values())]
-        others = [hop for hop in exchanges if hop not in chosen and hop not in requests]
+        strangers = [other for other in requests if other is not request]
+        able = [[hop for hop in group if _may_be_of(hop, request, strangers)] for group in places.values()]
+        chosen = [request, *(_nearest(request, group) for group in able if group)]
+        others = [hop for group in able for hop in group if hop not in chosen]
         path = _path(tuple(_ordered(chosen, rank)), tuple(others), notes, tuple(expected_path))
         found.append(replace(path, is_shared=len(requests) > 1))
     return tuple(found)
@@ -162,20 +167,59 @@ def _longest(stretches: Iterable[S]) -> tuple[S, ...]:
     return tuple({s.start_ns: s for s in sorted(stretches, key=lambda s: (s.start_ns, s.end_ns))}.values())
 
 
-def _nearest(request: Hop, group: Sequence[Hop]) -> Hop:
-    """Of several exchanges at one place the one that carried this request's answer.
+def _may_be_of(hop: Hop, request: Hop, strangers: Sequence[Hop]) -> bool:
+    """Whether an exchange behind the place of several requests can have served this one of them.
 
-    It delivered the same amount of visible output, then it took about as long, then it came last: lengths of time
-    are compared across clocks, instants never are.
+    Not where it carried the answer of another one, where one clock says that it began before the request or after its
+    end, or where it had its first output later than the request: an outer hop waits longer.
     """
-    if len(group) == 1:
-        return group[0]
-    reached, lasted = _visible(request), request.moments.closed_ns
+    if not strangers:
+        return True
+    if any(_is_same_answer(other, hop) for other in strangers) and not _is_same_answer(request, hop):
+        return False
+    if _has_same_clock(hop, request):
+        return 0 <= hop.anchor.monotonic_ns - request.anchor.monotonic_ns <= request.moments.closed_ns
+    mine, its = _first_output(hop), _first_output(request)
+    return mine is None or its is None or mine <= its + RATE_ERROR * its
 
-    def distance(hop: Hop) -> tuple[int, int, str]:
-        return abs(_visible(hop) - reached), abs(hop.moments.closed_ns - lasted), hop.span_id
 
-    return min(group, key=distance)
+def _nearest(request: Hop, group: Sequence[Hop]) -> Hop:
+    """Of several exchanges at one place the one that carried this request's answer."""
+    return min(group, key=lambda hop: (_distance(request, hop), hop.span_id))
+
+
+def _distance(hop: Hop, other: Hop) -> tuple[bool, bool, int, int]:
+    """How unlike the exchanges of two places are: the less, the likelier they carried one answer.
+
+    The answer's own id comes first, then that neither was over before the other began, as far as one clock tells, then
+    the amount of visible output, then how long they took: lengths of time are compared across clocks, instants never.
+    """
+    started_ns = hop.anchor.monotonic_ns - other.anchor.monotonic_ns
+    is_apart = _has_same_clock(hop, other) and not (-hop.moments.closed_ns <= started_ns <= other.moments.closed_ns)
+    return (
+        not _is_same_answer(hop, other),
+        is_apart,
+        abs(_visible(hop) - _visible(other)),
+        abs(hop.moments.closed_ns - other.moments.closed_ns),
+    )
+
+
+def _is_same_answer(hop: Hop, other: Hop) -> bool:
+    mine, theirs = hop.exchange.response_id, other.exchange.response_id
+    return mine is not None and theirs is not None and normalised(mine) == normalised(theirs)
+
+
+def _outermost(places: Mapping[Key, Sequence[Hop]], rank: dict[str, int]) -> Key:
+    """The place that stands outside of most others, as those exchanges of two places say that are most alike."""
+    latest = {place: sorted(group, key=_start_key)[-LIKENED:] for place, group in places.items()}
+
+    def stands_outside(place: Key, other: Key) -> bool:
+        pairs = product(latest[place], latest[other])
+        hop, inner = min(pairs, key=lambda pair: (_distance(*pair), pair[0].span_id, pair[1].span_id))
+        return _compared(hop, inner, rank)[0]
+
+    wins = {place: sum(stands_outside(place, other) for other in places if other != place) for place in places}
+    return max(places, key=lambda place: (wins[place], place))
 
 
 def _ordered(hops: Sequence[Hop], rank: dict[str, int]) -> list[Hop]:
@@ -196,7 +240,7 @@ def _compared(hop: Hop, other: Hop, rank: dict[str, int]) -> tuple[bool, bool]:
     if hop.place.hop in rank and other.place.hop in rank:
         return rank[hop.place.hop] > rank[other.place.hop], True
     mine, theirs = hop.anchor, other.anchor
-    if mine.clock_domain and mine.clock_domain == theirs.clock_domain and mine.monotonic_ns != theirs.monotonic_ns:
+    if _has_same_clock(hop, other) and mine.monotonic_ns != theirs.monotonic_ns:
         return mine.monotonic_ns < theirs.monotonic_ns, True
     same_rate = bool(_machine(hop)) and _machine(hop) == _machine(other)
     pairs = [(a, b) for a, b in zip(_nested(hop), _nested(other), strict=True) if a is not None and b is not None]
@@ -209,6 +253,10 @@ def _compared(hop: Hop, other: Hop, rank: dict[str, int]) -> tuple[bool, bool]:
     return hop.place.hop > other.place.hop, False
 
 
+def _has_same_clock(hop: Hop, other: Hop) -> bool:
+    return bool(hop.anchor.clock_domain) and hop.anchor.clock_domain == other.anchor.clock_domain
+
+
 def _machine(hop: Hop) -> str:
     """The boot id: clocks of one machine may be set apart (time namespaces), but run at one rate."""
     return hop.anchor.clock_domain.partition(":")[0]
@@ -217,10 +265,13 @@ def _machine(hop: Hop) -> str:
 def _nested(hop: Hop) -> tuple[int | None, ...]:
     """Intervals from the request's arrival that are longer at an outer hop than at an inner one, surest first."""
     stamps = hop.timeline.stamps
-    first_output = next((s.arrived_ns for s in stamps if s.event_class in OUTPUT), None)
     first_event = stamps[0].arrived_ns if stamps else None
     moments = hop.moments
-    return first_output, first_event, moments.headers_received_ns, moments.upstream_ended_ns, moments.closed_ns
+    return _first_output(hop), first_event, moments.headers_received_ns, moments.upstream_ended_ns, moments.closed_ns
+
+
+def _first_output(hop: Hop) -> int | None:
+    return next((stamp.arrived_ns for stamp in hop.timeline.stamps if stamp.event_class in OUTPUT), None)
 
 
 def _visible(hop: Hop) -> int:

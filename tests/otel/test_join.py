@@ -144,6 +144,77 @@ def test_a_request_id_used_twice_is_answered_for_the_later_request():
     assert second.taps == tuple(earlier)
 
 
+def again(hops, *, later: int, **changes):
+    """The same hops as those of another request that came later with the same id."""
+    return [
+        replace(
+            hop,
+            span_id=hop.span_id[::-1],
+            anchor=replace(
+                hop.anchor, monotonic_ns=hop.anchor.monotonic_ns + later, wall_ns=hop.anchor.wall_ns + later
+            ),
+            **changes,
+        )
+        for hop in hops
+    ]
+
+
+def with_answer(hops, answer_id: str):
+    return [replace(hop, exchange=replace(hop.exchange, response_id=answer_id)) for hop in hops]
+
+
+@given(st.randoms(use_true_random=False))
+def test_of_requests_with_one_id_each_gets_the_hops_that_carried_its_answer(shuffle):
+    """Both are as long as the other, so that nothing else tells them apart."""
+    first = with_answer(run(Chain()), "chatcmpl-1")
+    second = with_answer(again(run(Chain()), later=50 * MS), "chatcmpl-2")
+    later, earlier = paths(shuffle.sample([*first, *second], 6))
+
+    assert (later.taps, earlier.taps) == (tuple(second), tuple(first))
+    assert (later.others, earlier.others) == ((), ())
+    assert later.is_shared
+
+
+def test_of_requests_with_one_id_none_gets_the_hops_of_another():
+    """The second one's worker and proxy did not report."""
+    first = with_answer(run(Chain()), "chatcmpl-1")
+    (second,) = with_answer(again(run(Chain())[2:], later=50 * MS), "chatcmpl-2")
+    later, earlier = paths([*first, second])
+
+    assert (later.taps, later.others) == ((second,), ())
+    assert earlier.taps == tuple(first)
+
+
+def test_one_clock_tells_whose_a_hop_is():
+    first = run(Chain(same_clock=True))
+    (second,) = again(run(Chain(same_clock=True))[2:], later=60 * S)
+    later, earlier = paths([*first, second])
+
+    assert later.taps == (second,)
+    assert earlier.taps == tuple(first)
+
+
+def test_no_hop_behind_a_request_waited_longer_for_its_answer_than_the_request():
+    """As where the answer was in a cache."""
+    first = run(Chain(first=2 * S))
+    (second,) = again(run(Chain(first=2 * MS))[2:], later=60 * S)
+    later, earlier = paths([*first, second])
+
+    assert later.taps == (second,)
+    assert earlier.taps == tuple(first)
+
+
+def test_of_calls_at_once_the_one_that_became_the_answer_is_on_the_path():
+    """A gateway asks twice and passes one answer on, which it has rewritten to the length of the other."""
+    worker, proxy, gateway = with_answer(run(Chain(chars=(4,))), "chatcmpl-1")
+    (aside,) = with_answer(again([run(Chain(chars=(5,)))[0]], later=MS), "chatcmpl-2")
+    (gateway,) = with_answer([replace(run(Chain(chars=(5,)))[2])], "chatcmpl-1")
+    path = join([aside, worker, proxy, gateway])
+
+    assert path.taps == (worker, proxy, gateway)
+    assert path.others == (aside,)
+
+
 def test_clocks_that_run_apart_do_not_turn_the_order():
     """200 ppm over a wait of ten minutes are 120 ms, far more than a hop adds: the first output says nothing then."""
     hops = []
