@@ -30,8 +30,6 @@ LATE_ACK_NS: Final = 200_000_000
 """Delayed acknowledgements (up to 200 ms) are no fault."""
 SAMPLE_NS: Final = 200_000_000
 """What is still outstanding is sampled again within two ticks of the sidecar; where no sample follows, it was not."""
-POSITION_CHECKS: Final = 50
-
 Intervals = Sequence[tuple[int, int]]
 
 
@@ -180,20 +178,6 @@ def lane_of_ends(hop: Hop) -> Lane:
         lag_within=ends(every.lag_within),
         is_whole=[True, False],
         is_pending=False,
-    )
-
-
-def are_same_events(lanes: Sequence[Lane]) -> bool:
-    """Whether event k is event k in all lanes: equal counts are trusted only where positions agree as well,
-    since a hop that merges and one that splits can meet by accident."""
-    first, *rest = lanes
-    every = max(1, first.event_count // POSITION_CHECKS)
-    at = [*range(0, first.event_count, every), *range(max(0, first.event_count - 1), first.event_count)]
-    return all(
-        lane.event_count == first.event_count
-        and lane.is_pending == first.is_pending
-        and all(lane.low[i] <= first.high[i] and first.low[i] <= lane.high[i] for i in at)
-        for lane in rest
     )
 
 

@@ -25,7 +25,6 @@ from otel.align import (
     Lane,
     Window,
     acknowledged,
-    are_same_events,
     carriers_of,
     covered,
     end_acknowledged,
@@ -36,6 +35,7 @@ from otel.align import (
     shadow,
     window_of,
 )
+from otel.edits import are_same_events, edited_from, shift_of, silence_beside
 from otel.hop import CLIENT, WEBSOCKET, Hop, State, TapRole
 from otel.release import awaited
 
@@ -43,6 +43,9 @@ SOURCE: Final = "source"
 UI: Final = "ui"
 HOLD_NS: Final = 250_000_000
 """Silences from here on delay a merging hop's first output as well."""
+ROUGHLY: Final = 0.5
+EDITED: Final = 0.8
+"""How sure it is that an event is the same at all taps: found by its place in an edited text, or by its number."""
 END_SLACK_NS: Final = 50_000_000
 
 
@@ -120,14 +123,22 @@ class Lineup:
         return self.lanes[-1]
 
     @property
-    def rewriters(self) -> list[str]:
-        """Hops that passed on another amount of text than they got: positions beyond them match only roughly."""
+    def rewriters(self) -> Mapping[str, int | None]:
+        """Hops that passed on other text than they got, and the event from which on it is other, None where that is
+        not known: there events match only roughly."""
         if self.is_partial:
-            return []
+            return {}
+        if self.by_ordinal:
+            edits = ((outer.name, edited_from(inner, outer)) for inner, outer in pairwise(self.lanes))
+            return {name: event for name, event in edits if event is not None}
         pairs = pairwise(lane for lane in self.lanes if not lane.is_pending)
-        return [
-            outer.name for inner, outer in pairs if inner.total[1] < outer.total[0] or outer.total[1] < inner.total[0]
-        ]
+        return {outer.name: None for inner, outer in pairs if shift_of(inner, outer) != (0, 0)}
+
+    def likeness(self, wait: Decomposition) -> float:
+        """How sure it is that this wait was for the same output at all taps."""
+        if self.is_partial or None in (events := self.rewriters.values()):
+            return ROUGHLY
+        return EDITED if any(event is not None and event <= wait.ended_by for event in events) else 1.0
 
     @property
     def source(self) -> Segment:
@@ -202,7 +213,8 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
         if lineup.by_ordinal:
             window = Window(j - 1, min(until, lane.count - 1))
         else:
-            window = window_of(lane, last.low[j - 1], last.high[until])
+            least, most = shift_of(lane, last)
+            window = window_of(lane, last.low[j - 1] + least, last.high[until] + most)
         windows.append(window)
         arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, until)
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
@@ -264,7 +276,11 @@ def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -
 
 def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, until: int) -> tuple[int, int, int, int, int]:
     """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
-    at = longest_silence(lane, window, wanted_ns=None if lineup.by_ordinal or _is_sharp(lane, window) else gap)
+    is_known = lineup.by_ordinal or (_is_sharp(lane, window) and shift_of(lane, lineup.last) == (0, 0))
+    at = longest_silence(lane, window, wanted_ns=None if is_known else gap)
+    if not lineup.by_ordinal and (at is None or lane.silence(at) < gap / 2):
+        beside = silence_beside(lane, window, wanted_ns=gap)
+        at = at if beside is None else beside
     arrived = taken = blocked = late = within = 0
     if at is not None:
         arrived = lane.arrived[at] - lane.arrived[at - 1]
@@ -292,7 +308,8 @@ def _held_for(lane: Lane, lineup: Lineup, until: int) -> int:
     of two times since the request's arrival the inner one is the shorter.
     """
     reader = lineup.last
-    last = until if lineup.by_ordinal else window_of(lane, 0, reader.high[until]).last
+    _, most = shift_of(lane, reader)
+    last = until if lineup.by_ordinal else window_of(lane, 0, reader.high[until] + most).last
     last = min(last, bisect_right(lane.arrived, reader.arrived[0]) - 1, lane.event_count - 1)
     silences = (lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1) if lane.is_whole[i])
     longest = max(silences, default=0)

@@ -37,7 +37,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     seen, charged = Seen(findings=[]), tuple[Hop, ...]()
     if lineup is not None:
         seen, charged = with_lost(look(lineup, policy), path, floor_ns=policy.floor_ns)
-        missing += [f"{name} passed on other text than it got: events match only roughly" for name in lineup.rewriters]
+        missing += [_rewriting(name, event, lineup) for name, event in lineup.rewriters.items()]
     path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
     missing += [_attempt(hop) for hop in path.others]
     hidden = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
@@ -98,6 +98,12 @@ def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) 
     return not rhythm.is_known and finding.term_ns < policy.ceiling_ns
 
 
+def _rewriting(name: str, event: int | None, lineup: Lineup) -> str:
+    if event is None:
+        return f"{name} passed on other text than it got: events match only roughly"
+    return f"{name} passed on other text than it got, from about character {lineup.last.low[event]} on"
+
+
 def _attempt(hop: Hop) -> str:
     took = hop.moments.closed_ns / 1e9
     how = hop.end.ending.value if hop.end else "open"
@@ -108,7 +114,7 @@ def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
     """Whether, in a text that some hop rewrote, a tap above the segment shows the same silence at another place:
     then the events were matched wrongly, and the segment is not the one."""
     wait = finding.decomposition
-    if lineup is None or lineup.is_partial or wait is None or wait.wait is not Wait.GAP or not lineup.rewriters:
+    if lineup is None or lineup.by_ordinal or wait is None or wait.wait is not Wait.GAP or not lineup.rewriters:
         return False
     if finding.segment.kind not in {Kind.BETWEEN, Kind.READER}:
         return False
@@ -155,8 +161,8 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
-    if lineup is not None and finding.decomposition is not None and (lineup.is_partial or lineup.rewriters):
-        confidence *= 0.5
+    if lineup is not None and finding.decomposition is not None:
+        confidence *= lineup.likeness(finding.decomposition)
     if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
         confidence *= 0.6  # an attempt that is not on the path may have taken part of the time
     return replace(finding, confidence=round(confidence, 3))

@@ -11,7 +11,6 @@ from otel.align import (
     CONTENT,
     OUTPUT,
     acknowledged,
-    are_same_events,
     carriers_of,
     lane_of,
     longest_silence,
@@ -28,19 +27,6 @@ def lanes(chain: Chain):
 
 def with_timeline(hop, **changes):
     return replace(hop, timeline=replace(hop.timeline, **changes))
-
-
-def test_the_same_events_at_every_hop_are_lined_up_by_number():
-    assert are_same_events(lanes(Chain()))
-
-
-def test_equal_counts_at_different_positions_are_not_the_same_events():
-    """A hop that merges and one that splits can meet by accident."""
-    first, second, _ = lanes(Chain(events=40, merge={PROXY: 2}))
-    short = lane_of(run(Chain(events=20))[0], CONTENT)
-    assert short.event_count == second.event_count
-    assert not are_same_events([short, second])
-    assert not are_same_events([first, second])
 
 
 def test_a_window_by_position_finds_the_events_that_were_merged():

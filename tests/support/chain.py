@@ -65,7 +65,8 @@ class Chain:
     has_record: the reader makes a record of its own. unread, unconsumed: (event, ns) for which it reads nothing of what
     its kernel has, or consumes nothing of what it has read.
     cut: (segment's hop or "source", event), leave: the event after which the reader leaves. phases: (class, events)
-    one after the other, content for the rest. strips: a hop -> the class that it does not pass on.
+    one after the other, content for the rest. strips: a hop -> the class that it does not pass on. split: hop -> events
+    made of one. rewrites: hop -> (event, characters) that its app adds there, or takes away where fewer than none.
     """
 
     events: int = 120
@@ -80,6 +81,8 @@ class Chain:
     buffers: Sequence[tuple[str, int]] = ()
     merge: dict[str, int] = field(default_factory=dict)
     collects: dict[str, int] = field(default_factory=dict)
+    split: dict[str, int] = field(default_factory=dict)
+    rewrites: dict[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     freeze: tuple[str, int, int] | None = None
     slow_reader: tuple[int, int] | None = None
     lossy: tuple[str, int, int] | None = None
@@ -211,6 +214,16 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
     if size > 1:
         groups = [held[i : i + size] for i in range(0, len(held), size)]
         held = [replace(text, at=group[-1].at) for group in groups for text in group]
+    for event, more in chain.rewrites.get(name, ()):
+        last = held[min(event, len(held)) - 1].position if event and held else 0
+        held = [replace(t, position=max(last, t.position + more)) if k >= event else t for k, t in enumerate(held)]
+    if (parts := chain.split.get(name, 1)) > 1:
+        before = [0, *(text.position for text in held)]
+        held = [
+            replace(text, position=start + (text.position - start) * (n + 1) // parts)
+            for start, text in zip(before, held, strict=False)
+            for n in range(parts)
+        ]
     size = chain.merge.get(name, 1)
     if size > 1:
         groups = [held[i : i + size] for i in range(0, len(held), size)]
