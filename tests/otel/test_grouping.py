@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from otel.grouping import requests_of
 from otel.hop import Hop
-from otel.ids import span_id_of, trace_id_of
 from tests.support.builders import a_hop
-from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, run
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, run
+from tests.support.links import LINKS, answered, linked, renamed
 
 TRACE = "1" * 32
 
@@ -104,30 +104,6 @@ def test_an_id_that_came_in_a_header_is_never_taken_for_another():
     assert of("req-B", [*slow, fine[0], fine[2]]) == spans(fine[0], fine[2])
 
 
-ANSWER = "chatcmpl-9fK2mQ7xLw0ZtR4s"
-
-
-def answered(each: Hop, answer_id: str = ANSWER, **changes) -> Hop:
-    return replace(each, exchange=replace(each.exchange, response_id=answer_id), **changes)
-
-
-def renamed(request_id: str, *names: str, answer_id: str = ANSWER, wait: int = 120 * MS) -> list[Hop]:
-    """Worker, proxy and gateway (or those named) of a request that has another id and another trace at each."""
-    hops = run(Chain(request_id=request_id, first=wait, events=9))
-    return [
-        answered(
-            each,
-            answer_id,
-            request_id=f"{request_id}-{each.place.hop}",
-            request_id_source="generated",
-            trace_id=trace_id_of(f"{request_id}-{each.place.hop}"),
-            span_id=span_id_of(request_id, each.place.hop),
-        )
-        for each in hops
-        if each.place.hop in (names or NAMES)
-    ]
-
-
 def test_hops_that_share_nothing_but_the_answer_are_one_request():
     mine, other = renamed("A"), renamed("B", answer_id="chatcmpl-YetAnotherAnswer77")
 
@@ -172,39 +148,17 @@ def test_a_lost_attempt_is_still_found_by_its_trace_where_the_answer_joins_the_o
     assert requests_of([gateway, *tries]) == ((gateway, *tries),)
 
 
-LINKS = st.sampled_from(["kept", "replaced", "dropped", "told"])
-
-
 @given(
-    st.dictionaries(st.sampled_from("ABC"), st.tuples(LINKS, LINKS), min_size=1),
+    st.dictionaries(st.sampled_from("ABC"), st.tuples(st.sampled_from(LINKS), st.sampled_from(LINKS)), min_size=1),
     st.randoms(use_true_random=False),
 )
 def test_every_request_is_whole_whatever_becomes_of_its_headers(links, shuffle):
     """On each link the id passes, the app makes another one, the sidecar has to make one, or its upstream says it."""
-    expected, hops = set(), []
-    for name, (inner, outer) in links.items():
-        worker, proxy, gateway = renamed(name, answer_id=f"chatcmpl-{name}-9fK2mQ7xLw0ZtR4s")
-        proxy = over(outer, gateway, proxy)
-        mine = [over(inner, proxy, worker), told(inner, proxy, worker), told(outer, gateway, proxy)]
-        expected.add(frozenset(spans(*mine)))
-        hops += mine
+    requests = [linked(name, inner, outer) for name, (inner, outer) in links.items()]
+    hops = [each for request in requests for each in request]
 
     found = requests_of(shuffle.sample(hops, len(hops)))
-    assert {frozenset(spans(*each)) for each in found} == expected
-
-
-def over(link: str, outer: Hop, inner: Hop) -> Hop:
-    """The inner hop as it sees the request over this link."""
-    if link == "kept":
-        return replace(inner, request_id=outer.request_id, trace_id=outer.trace_id)
-    source = "generated" if link == "dropped" else "header"
-    answer_id = None if link == "told" else inner.exchange.response_id
-    return replace(inner, request_id_source=source, exchange=replace(inner.exchange, response_id=answer_id))
-
-
-def told(link: str, outer: Hop, inner: Hop) -> Hop:
-    """The outer hop, which its upstream may have told another id."""
-    return replace(outer, aliases=(inner.request_id,)) if link == "told" else outer
+    assert {frozenset(spans(*each)) for each in found} == {frozenset(spans(*each)) for each in requests}
 
 
 SUBSETS = st.sets(st.sampled_from(range(3)), min_size=1)

@@ -1,19 +1,25 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel.findings import Cause, Policy, Status
+from otel.grouping import requests_of
 from otel.hop import Ending, Hop
+from otel.join import join
 from otel.judging import READ_TRIES, RETRY_NS, Clock, Judge, Rules, is_abnormal, row_of
 from otel.settling import Settling
 from otel.store.base import SECOND_NS, StallQuery, StoreError
 from otel.store.memory import MemoryStore
 from otel.store.threads import AsyncStore
+from otel.verdict import judge
 from tests.support.builders import a_hop, a_timeline
-from tests.support.chain import GATEWAY, PROXY, WORKER, Chain, run, shifted
+from tests.support.chain import GATEWAY, NAMES, PROXY, WORKER, Chain, run, shifted
+from tests.support.links import LINKS, linked
 
 S = SECOND_NS
 STALLED = Chain(stalls=((PROXY, 60, 3 * S),))
@@ -433,3 +439,59 @@ async def test_a_truncated_answer_belongs_in_the_list(bench: Bench):
     (row,) = bench.memory.stalls(StallQuery())
     assert (row.cause, row.hop, row.is_open) == ("truncated", PROXY, False)
     assert Ending.UPSTREAM_CUT.value in {hop["outcome"] for hop in orjson.loads(row.answer_json)["hops"]}
+
+
+# ----------------------------------------------------------------- what other requests, order and late hops may change
+
+FAULTS = st.sampled_from([None, "source", PROXY, GATEWAY])
+REQUESTS = st.dictionaries(
+    st.sampled_from("ABC"), st.tuples(FAULTS, st.sampled_from(LINKS), st.sampled_from(LINKS)), min_size=1
+)
+
+
+def request_of(name: str, fault: str | None, inner: str, outer: str) -> list[Hop]:
+    stalls = () if fault is None else ((fault, 20, 3 * S),)
+    return linked(name, inner, outer, chain=Chain(events=40, stalls=stalls))
+
+
+def answer_about(key: str, hops: Sequence[Hop]) -> dict[str, object]:
+    bench = Bench()
+    bench.memory.write(hops, received_ns=0)
+    case = bench.judge.examine(key)
+    assert case is not None
+    return case.answer
+
+
+@given(REQUESTS, st.randoms(use_true_random=False))
+def test_neither_other_requests_nor_the_order_of_arrival_change_a_verdict(requests, shuffle):
+    of_name = {name: request_of(name, *how) for name, how in requests.items()}
+    hops = [hop for request in of_name.values() for hop in request]
+    for request in of_name.values():
+        alone = answer_about(request[-1].request_id, request)
+        assert len(alone["hops"]) == len(NAMES)
+        for hop in request:
+            assert answer_about(hop.request_id, shuffle.sample(hops, len(hops))) == alone
+
+
+@given(FAULTS, st.sampled_from(LINKS), st.sampled_from(LINKS), st.permutations(range(3)))
+def test_a_late_hop_only_refines(fault, inner, outer, order):
+    """What was named over fewer hops is a stretch of the path in which lies what is named over more."""
+    request = request_of("A", fault, inner, outer)
+    named = stretch_of(judge(join(request)))
+    for count in (1, 2):
+        present = [request[n] for n in sorted(order[:count])]
+        (group, *rest) = requests_of(present)
+        if rest:  # what joins them is yet to come
+            continue
+        found = stretch_of(judge(join(group)))
+        if 2 not in order[:count]:
+            assert found is None or named is not None  # nobody was there to see the reader wait
+        else:
+            assert (found is None) == (named is None)
+        assert found is None or (found[0] <= named[0] and named[1] <= found[1])
+
+
+def stretch_of(verdict) -> tuple[int, int] | None:
+    order = ["source", *NAMES, "client"]
+    segment = verdict.findings[0].segment if verdict.findings else None
+    return segment and (order.index(segment.upstream), order.index(segment.downstream))
