@@ -24,7 +24,8 @@ END_NS = 3_600 * NS
 
 def passed(pipe: Pipe, packets: list[tuple[int, int, float]]) -> list[tuple[int, bytes]]:
     """What comes out of the pipe, and when, asked as the wire asks: whenever something comes or is due."""
-    now_ns, out = 0, []
+    now_ns = 0
+    out: list[tuple[int, bytes]] = []
 
     def run_to(until_ns: int) -> None:
         at_ns = now_ns
