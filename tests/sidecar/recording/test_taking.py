@@ -110,6 +110,12 @@ def test_where_nothing_comes_through_the_network_is_named(is_blocked):
     assert set(found[late:]) == {Holdup(Cause.NETWORK, sign, TICK_NS)}
 
 
+def test_a_window_that_is_full_while_something_is_lost_for_a_part_of_it_is_the_networks():
+    standing = {"acked_bytes": 0, "in_flight_segments": 9, "window_bytes": 9_000}
+    looks = [look(0, acked_bytes=0), *(look(tick, **standing, lost_segments=tick % 3 == 1) for tick in range(1, 30))]
+    assert {each and each.cause for each in told(looks)} == {None, Cause.NETWORK}
+
+
 def test_a_link_on_which_nothing_is_lost_and_nothing_moves_is_the_network_too():
     standing = {"acked_bytes": 0, "in_flight_segments": 9, "unsent_bytes": 5_000}
     assert told([look(tick, **standing) for tick in range(30)])[-1].cause is Cause.NETWORK
