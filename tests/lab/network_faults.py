@@ -10,6 +10,7 @@ buffers. Exit code 1 where a verdict is wrong with a confidence of 0.8 or more, 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -112,7 +113,9 @@ class Result:
     stream: Stream
     felt_s: float
     is_whole: bool
+    request_id: str
     verdict: Mapping[str, Any]
+    timeline: Mapping[str, Any]
 
     @property
     def mark(self) -> Mark:
@@ -141,10 +144,11 @@ def streams(seed: int, fault: Fault) -> list[Stream]:
 
 def felt_s(reading: Reading, stream: Stream) -> float:
     """By how much more than at its best before the fault the reader was behind the source, at the worst."""
+    counts = [0, *(events for _, events in reading.reads)]
     late = [
-        (at_s - reading.begun_s, at_s - reading.begun_s - events * stream.pace_ms / 1e3)
-        for at_s, events in reading.reads
-        if 0 < events <= stream.events
+        (at_s - reading.begun_s, at_s - reading.begun_s - before * stream.pace_ms / 1e3)
+        for (at_s, events), before in zip(reading.reads, counts, strict=False)
+        if before < events and before < stream.events  # by the first event that it brought
     ]
     usual_s = min((late_s for at_s, late_s in late if at_s < FAULT_AT_S), default=0.0)
     return max((late_s - usual_s for at_s, late_s in late if at_s >= FAULT_AT_S), default=0.0)
@@ -192,7 +196,8 @@ def _under(linked: Linked, fault: Fault, asked: Sequence[Stream], pool: ThreadPo
     for request_id, stream, each in zip(ids, asked, [future.result() for future in reading], strict=True):
         with network.inside(CONTROL):
             verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", request_id)
-        yield Result(fault, stream, felt_s(each, stream), each.is_whole, verdict)
+        timeline = linked.collected(f"/v1/requests/{request_id}/timeline")
+        yield Result(fault, stream, felt_s(each, stream), each.is_whole, request_id, verdict, timeline)
 
 
 def _read(linked: Linked, request_id: str, stream: Stream) -> Reading:
@@ -230,6 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--faults", type=int, default=9, metavar="N", help=f"how many, each under {READERS} streams [9]"
     )
     parser.add_argument("--fault", type=int, action="append", metavar="K", help="only this one of the seed; repeatable")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what failed")
     options = parser.parse_args(argv)
     exit_on_signals()
     say = partial(print, flush=True)
@@ -240,6 +246,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         ):
             results.append(result)
             say(line(result))
+            if options.out is not None and result.is_failed:
+                options.out.mkdir(parents=True, exist_ok=True)
+                file = options.out / f"{options.seed}-{result.fault.number}-{result.request_id[:8]}.json"
+                file.write_text(json.dumps(result.timeline, indent=1))
     except Missing as why:
         say(f"skipped: {why}")
         return 0

@@ -175,13 +175,13 @@ def run(trials: Sequence[Trial], *, seed: int, say: Callable[[str], None]) -> It
 def _run(linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor) -> Iterator[tuple[Trial, Reading, Told]]:
     told: dict[str, Told] = {}
     readings: dict[str, Reading] = {}
-    ids = {trial.number: uuid.uuid4().hex for trial in trials}
+    ids = {trial: uuid.uuid4().hex for trial in trials}
     ends = [
         watched(partial(look, linked, told), every_s=LOOK_EVERY_S) for look in (_look_at_sidecar, _look_at_collector)
     ]
     try:
         for each, reading in zip(trials, pool.map(partial(_read, linked, ids), trials), strict=True):
-            readings[ids[each.number]] = reading
+            readings[ids[each]] = reading
     finally:
         for end in ends:
             end()
@@ -190,15 +190,15 @@ def _run(linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor) -> I
             at_s = datetime.fromisoformat(line["time"]).timestamp() - time.time() + time.monotonic()
             told.setdefault(line["request_id"], Told()).logged_s.append(at_s)
     for each in trials:
-        reading, of_it = readings[ids[each.number]], told.get(ids[each.number], Told())
+        reading, of_it = readings[ids[each]], told.get(ids[each], Told())
         if reading.stopped_s is not None and reading.resumed_s is not None:
             of_it.blocked_s = [at_s for at_s in of_it.blocked_s if reading.stopped_s <= at_s <= reading.resumed_s]
         yield each, reading, of_it
 
 
-def _read(linked: Linked, ids: Mapping[int, str], trial: Trial) -> Reading:
+def _read(linked: Linked, ids: Mapping[Trial, str], trial: Trial) -> Reading:
     with connected(linked, receive_bytes=trial.receive_bytes) as wire:
-        return read(wire, request_id=ids[trial.number], body=trial.body, stop=trial.stop)
+        return read(wire, request_id=ids[trial], body=trial.body, stop=trial.stop)
 
 
 def _look_at_sidecar(linked: Linked, told: dict[str, Told]) -> None:
