@@ -14,6 +14,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import count
 from typing import Final
 
@@ -29,8 +30,8 @@ FORWARDED: Final = ("content-type", "accept", "authorization", "x-request-id", "
 RETURNED: Final = ("content-type", "cache-control")
 
 Write = Callable[[bytes], Awaitable[None]]
-Rewrite = Callable[[bytes], bytes]
-"""What a hop makes of an event; nothing, where it drops it."""
+Passing = Callable[[Write], AbstractAsyncContextManager[Write]]
+"""How a hop writes one answer: what it does with events before it writes them, and at the end with what it has kept."""
 Begins = Callable[[bytes], bool]
 """Asked with every event of an answer, in order: whether the fault begins with it, or has begun."""
 
@@ -38,8 +39,8 @@ Begins = Callable[[bytes], bool]
 class Middle:
     """One hop in the middle; `next_url` is the hop that it asks. is_scripted: the worker behind it all is ours.
 
-    rewriting: makes what rewrites the events of one answer; None passes them on as they are. buffer_bytes: of
-    the kernel, for what the hop receives and sends; None is as the machine is set.
+    passing: what it does with an answer's events; by default they are written as they are. buffer_bytes: of the
+    kernel, for what the hop receives and sends; None is as the machine is set.
     """
 
     forwarded = FORWARDED
@@ -51,20 +52,21 @@ class Middle:
         hop: str,
         next_url: str,
         is_scripted: bool = True,
-        rewriting: Callable[[], Rewrite] | None = None,
+        passing: Passing = nullcontext,
         buffer_bytes: int | None = None,
     ) -> None:
         self.hop = hop
         self._next_url = next_url
         self._is_scripted = is_scripted
-        self._rewriting = rewriting
+        self._passing = passing
         self.buffer_bytes = buffer_bytes
 
     async def connect(self, _: web.Application) -> AsyncIterator[None]:
         """Keep connections to the next hop for as long as the app runs."""
         no_limit = aiohttp.ClientTimeout(total=None)
         connector = aiohttp.TCPConnector(socket_factory=self._socket)
-        session = aiohttp.ClientSession(connector=connector, timeout=no_limit, auto_decompress=False)
+        plain = {"Accept-Encoding": "identity"}  # events have to be found in what comes
+        session = aiohttp.ClientSession(connector=connector, timeout=no_limit, auto_decompress=False, headers=plain)
         async with session as self._session:
             yield
 
@@ -89,8 +91,8 @@ class Middle:
                 kept = {name: answer.headers[name] for name in RETURNED if name in answer.headers}
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)
-                write = response.write if self._rewriting is None else _rewritten(response.write, self._rewriting())
-                await deliver(events_of(answer.content), write, fault, begins)
+                async with self._passing(response.write) as write:
+                    await deliver(events_of(answer.content), write, fault, begins)
         except (TimeoutError, aiohttp.ClientError):
             break_off(request)
         return response
@@ -164,14 +166,6 @@ async def _deliver_in_flushes(events: AsyncIterator[bytes], write: Write, begins
         if flusher is not None:
             flusher.cancel()
     await flush()
-
-
-def _rewritten(write: Write, rewrite: Rewrite) -> Write:
-    async def write_rewritten(data: bytes) -> None:
-        if made := b"".join(rewrite(event + b"\n\n") for event in data.split(b"\n\n") if event):
-            await write(made)
-
-    return write_rewritten
 
 
 def _middle_of(body: bytes) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from otel.demo.processes import Command
-from otel.demo.topology import PORTS_OF_COLLECTOR, Topology, collector, command, sidecar, url
+from otel.demo.topology import PORTS_OF_COLLECTOR, Topology, collector, sidecar, url
 from tests.lab.chain import Chain, Place, Tap
-from tests.lab.middles import MIDDLES, Part
+from tests.lab.middles import PARTS
 
 PORTS_OF_PLACE: Final = 4
 """Its sidecar's door, the app, the sidecar's admin address, and where the app asks through the sidecar."""
@@ -43,13 +43,10 @@ def topology(chain: Chain, *, ports: Sequence[int], folder: Path, paths: Mapping
 
 
 def _app(chain: Chain, place: Place, *, port: int, asked_url: str, folder: Path, paths: Mapping[str, str]) -> Command:
-    if place.part is Part.SCRIPTED:
-        run = command(place.name, ("tests.lab.worker", "--port", str(port)), ready=f"{url(port)}/healthz")
-    else:
-        run = MIDDLES[place.part].command(place.name, port=port, asked_url=asked_url, folder=folder, paths=paths)
+    run = PARTS[place.part].command(place.name, port=port, asked_url=asked_url, folder=folder, paths=paths)
     return replace(run, arguments=(*run.arguments, *_buffers(chain, run)))
 
 
 def _buffers(chain: Chain, run: Command) -> Iterator[str]:
-    if chain.has_small_buffers and run.program is None:
+    if chain.has_small_buffers and run.program is None and run.arguments[0].startswith("tests.lab."):
         yield f"--buffer={SMALL_BYTES}"
