@@ -43,7 +43,7 @@ class Middle:
     kernel, for what the hop receives and sends; None is as the machine is set.
     """
 
-    forwarded = FORWARDED
+    forwarded: tuple[str, ...] = FORWARDED
     _session: aiohttp.ClientSession
 
     def __init__(

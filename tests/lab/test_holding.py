@@ -1,0 +1,82 @@
+"""What was felt of a hold is what a hop that holds would have added, in any shape; and what a verdict earns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel.demo.answer import Answer, Receipt
+from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, felt, mark
+from tests.lab.shapes import Shape, Spoken, answer
+
+DELAY_S = 0.01
+NOTHING, HELD, HELD_OFTEN = Felt((0.0, 0.1, 0.0)), Felt((0.0, 2 * FELT_S)), Felt((2 * FELT_S,) * RELEASES)
+
+
+def spoken(shape: Shape, seed: int = 3) -> Spoken:
+    return answer(shape, request_id="r", events=120, seed=seed)
+
+
+def read_in_groups(of: Spoken, sizes: Sequence[int]) -> Answer:
+    """What a reader gets whose texts come in groups of these sizes, each when its last is due."""
+    receipts, texts = [], list(of.texts)
+    for size in sizes:
+        group, texts = texts[:size], texts[size:]
+        if group:
+            at_s = of.script.events[group[-1]].at_s + DELAY_S
+            receipts.append(Receipt(at_s, sum(of.chars[index] for index in group)))
+    return Answer(200, tuple(receipts), of.script.events[-1].at_s + DELAY_S, is_whole=True, is_done=True)
+
+
+@given(st.sampled_from([Shape.STEADY, Shape.GROUPED, Shape.BURSTY, Shape.INTERLEAVED]), st.integers(0, 99))
+def test_of_what_passes_at_once_nothing_is_felt_whatever_the_shape(shape: Shape, seed: int) -> None:
+    healthy = spoken(shape, seed)
+    assert felt(read_in_groups(healthy, [1] * 120), healthy).worst_s == pytest.approx(DELAY_S)
+
+
+@given(st.lists(st.integers(1, 4), min_size=120, max_size=120))
+def test_small_groups_of_a_steady_answer_are_not_felt(sizes: list[int]) -> None:
+    healthy = spoken(Shape.STEADY)
+    assert felt(read_in_groups(healthy, sizes), healthy).holds == 0
+
+
+def test_groups_of_forty_texts_are_felt_at_the_first_text_and_between() -> None:
+    healthy = spoken(Shape.STEADY)
+    was = felt(read_in_groups(healthy, [40] * 3), healthy)
+    assert was.holds == 3
+    assert len(was.added_s) == 4
+    assert was.added_s[0] == pytest.approx(39 * 0.025 + DELAY_S, rel=0.2)
+
+
+def test_without_any_text_the_wait_for_the_end_is_all_that_there_is() -> None:
+    healthy = spoken(Shape.STEADY)
+    nothing = Answer(200, (), healthy.script.events[-1].at_s + 1, is_whole=True, is_done=True)
+    assert felt(nothing, healthy).added_s == (pytest.approx(1.0),)
+
+
+def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, str | None]:
+    return {"status": "healthy" if hop is None else "named", "cause": cause or "none", "first_hop": hop}
+
+
+@pytest.mark.parametrize(
+    ("said", "was", "holders", "expected"),
+    [
+        (verdict(), NOTHING, [], Mark.HEALTHY),
+        (verdict("app_stall", "gateway"), NOTHING, [], Mark.ACCUSED),
+        (verdict("app_stall", "gateway"), HELD, [], Mark.DISTURBED),
+        (verdict(), NOTHING, ["gateway"], Mark.UNFELT),
+        (verdict(), HELD, ["gateway"], Mark.MISSED),
+        (verdict("slow_first_event", "gateway"), HELD, ["gateway"], Mark.NAMED),
+        (verdict("slow_first_event", "gateway"), HELD_OFTEN, ["gateway"], Mark.CALLED_OTHERWISE),
+        (verdict("buffering", "gateway"), HELD_OFTEN, ["gateway"], Mark.NAMED),
+        (verdict("buffering", "model-worker"), HELD_OFTEN, ["gateway"], Mark.WRONG_HOP),
+        (verdict("self", "gateway"), HELD, ["gateway"], Mark.WRONG_HOP),
+    ],
+)
+def test_the_mark_follows_from_who_holds_and_what_was_felt(
+    said: dict[str, str | None], was: Felt, holders: list[str], expected: Mark
+) -> None:
+    assert mark(said, was, holders=holders) is expected
