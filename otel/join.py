@@ -55,12 +55,15 @@ class Path:
         return any(hop.state is State.OPEN for hop in self.taps)
 
     def absent_between(self, upstream: str | None, downstream: str | None) -> tuple[str, ...]:
-        """Expected hops without a record between two taps; None stands for the source's and the reader's end."""
+        """Hops whose app lies between two taps besides that of the downstream one, source first: expected ones without
+        a record, and one of which the tap before its app is not there. None is the source's and the reader's end."""
         order = list(self.expected)
+        is_inner = upstream is not None and upstream.endswith(EGRESS)
         upstream, downstream = (tap and tap.removesuffix(EGRESS) for tap in (upstream, downstream))
+        half = (upstream,) if is_inner and upstream is not None and upstream != downstream else ()
         begin = order.index(upstream) + 1 if upstream in order else 0 if upstream is None else len(order)
         end = order.index(downstream) if downstream in order else len(order) if downstream is None else 0
-        return tuple(name for name in order[begin:end] if name in self.absent)
+        return half + tuple(name for name in order[begin:end] if name in self.absent)
 
 
 def join(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> Path:

@@ -185,7 +185,7 @@ def _reach(path: Path) -> Reach:
     if last.place.role is TapRole.CLIENT:
         has_consumed = all(s.taken_ns is not None for s in last.timeline.stamps)
         return Reach.CONSUMED if has_consumed else Reach.RECEIVED
-    if last.timeline.window_peak_bytes is None or path.absent_between(last.place.hop, None):
+    if last.timeline.window_peak_bytes is None or path.absent_between(last.place.tap, None):
         return Reach.OUR_KERNEL  # never asked, or the peer was a hop whose record is missing, and not the reader
     return Reach.READER_KERNEL
 

@@ -65,6 +65,16 @@ def test_an_egress_tap_stands_between_its_app_and_the_source():
     assert roles[1:3] == [(PROXY, TapRole.EGRESS), (PROXY, TapRole.INGRESS)]
 
 
+def test_behind_an_egress_tap_alone_lies_the_app_of_its_hop_as_well():
+    without = [hop for hop in run(Chain(egress=[PROXY])) if hop.place.tap != PROXY]
+    path = join(without)
+    assert path.absent_between(f"{PROXY} egress", GATEWAY) == (PROXY,)
+    assert path.absent_between(WORKER, f"{PROXY} egress") == ()
+    assert join(without[:2]).absent_between(f"{PROXY} egress", None) == (PROXY,)
+    whole = join(run(Chain(egress=[PROXY])))
+    assert whole.absent_between(f"{PROXY} egress", PROXY) == ()
+
+
 def test_a_hop_that_came_twice_is_one_hop():
     hops = run(Chain())
     assert join([*hops, *hops]) == join(hops)
