@@ -12,6 +12,7 @@ from otel.evidence import Stuck, Whereabouts
 from otel.hop import CLIENT, EGRESS
 from otel.pace import Gaps
 from otel.rhythm import Rhythm
+from otel.tempo import Tempo
 
 MS: Final = 1_000_000
 
@@ -66,7 +67,8 @@ class Policy:
     busy machine). first_event_ns: what a source may take to its first output. ceiling_ns: beyond it no rhythm
     excuses. behind_ns: by how much a segment may fall behind without one long wait. slow_gap_ns: half of the gaps
     of a slow source are at least this long. rhythm_elsewhere_ns: the p90 of the pauses this source showed in other
-    streams, None if unknown. idle_timers_ns: after how long without a byte the hops of this path cut a stream."""
+    streams, pace_elsewhere_ns: its usual time per event; None if unknown. idle_timers_ns: after how long without a byte
+    the hops of this path cut a stream."""
 
     floor_ns: int = 250 * MS
     first_event_ns: int = 5_000 * MS
@@ -74,6 +76,7 @@ class Policy:
     behind_ns: int = 500 * MS
     slow_gap_ns: int = 200 * MS
     rhythm_elsewhere_ns: int | None = None
+    pace_elsewhere_ns: int | None = None
     idle_timers_ns: tuple[int, ...] = IDLE_TIMERS_NS
 
 
@@ -111,6 +114,7 @@ class Verdict:
     longest and first are the reader's longest wait between two deliveries and the wait for the first, even when
     nothing is wrong; None where there was none to see. gaps: how the gaps are distributed at each tap.
     slow_source: those of the source where it was slow all through; whether that is its nature cannot be told.
+    tempo: the source's pace in this answer, where it shows one.
     """
 
     status: Status
@@ -124,6 +128,7 @@ class Verdict:
     first: Decomposition | None = None
     gaps: tuple[Gaps, ...] = ()
     slow_source: Gaps | None = None
+    tempo: Tempo | None = None
 
     @property
     def named(self) -> Finding | None:

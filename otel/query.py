@@ -20,6 +20,7 @@ from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
 from otel.sentence import blamed, owner, sentence
+from otel.tempo import Tempo
 from otel.verdict import lag_ns, longest_gap_ns
 
 GAP_NS: Final = 250_000_000
@@ -132,6 +133,8 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
     if is_about_pace or verdict.slow_source is not None:
         evidence["median_gap_s"] = {gaps.tap: _s(gaps.median_ns) for gaps in verdict.gaps}
         evidence["p90_gap_s"] = {gaps.tap: _s(gaps.p90_ns) for gaps in verdict.gaps}
+    if (tempo := verdict.tempo) is not None and (tempo.is_slow or tempo.slowed):
+        evidence["source_pace"] = _pace(tempo)
     for finding in reversed(verdict.findings):
         evidence |= finding.facts
     if named is not None:
@@ -141,6 +144,18 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         if (engine := engine_facts(path, _silence_of(verdict, named))) is not None:
             evidence["engine"] = engine
     return evidence
+
+
+def _pace(tempo: Tempo) -> Answer:
+    """Seconds per event of a source that was slower than usual, or became slower in the middle."""
+    slowed = tempo.slowed
+    return {
+        "pace_s": _s(tempo.pace_ns),
+        "usual_pace_s": None if tempo.usual_ns is None else _s(tempo.usual_ns),
+        "slowed_after_events": None if slowed is None else slowed.at_seq,
+        "pace_before_s": None if slowed is None else _s(slowed.before_ns),
+        "pace_after_s": None if slowed is None else _s(slowed.after_ns),
+    }
 
 
 def _silence_of(verdict: Verdict, named: Finding) -> Finding:

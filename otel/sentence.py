@@ -11,6 +11,7 @@ from otel.decompose import Decomposition, Kind, Segment, Wait
 from otel.findings import Cause, Finding, Reach, Status, Verdict
 from otel.hop import CLIENT, EGRESS, Ending
 from otel.join import Path
+from otel.tempo import Tempo
 
 ALSO_TOLD: Final = 2
 """Further contributors that the sentence names, the largest first; the list of them has all."""
@@ -98,7 +99,25 @@ def _pauses(path: Path, verdict: Verdict) -> str:
     if verdict.slow_source is not None:
         slow = verdict.slow_source
         said.append(f"it was slow all through, half of the gaps at {slow.tap} were {seconds(slow.median_ns)} or longer")
+    said += _tempo(path, verdict.tempo)
     return f"; {', '.join(said)}" if said else ""
+
+
+def _tempo(path: Path, tempo: Tempo | None) -> list[str]:
+    """Where the source was slower than it is or than it was: nobody knows from outside whether it had a reason."""
+    who, said = path.taps[0].place.tap, []
+    if tempo is not None and tempo.is_slow and tempo.usual_ns is not None:
+        said.append(f"{who} sent an event every {_ms(tempo.pace_ns)}, usually every {_ms(tempo.usual_ns)}")
+    if tempo is not None and (slowed := tempo.slowed) is not None:
+        said.append(
+            f"{who} slowed down after {slowed.at_seq:,} events, from one every {_ms(slowed.before_ns)} to one every "
+            f"{_ms(slowed.after_ns)}"
+        )
+    return said
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:.0f} ms"
 
 
 def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:

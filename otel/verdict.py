@@ -24,6 +24,7 @@ from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import Ending, Hop, TapRole
 from otel.join import Path
 from otel.rhythm import Rhythm
+from otel.tempo import tempo_of
 from otel.waits import Seen, look
 
 
@@ -63,6 +64,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         slow_source=next(
             (g for g in seen.gaps if g.tap == path.taps[0].place.tap and g.median_ns >= policy.slow_gap_ns), None
         ),
+        tempo=tempo_of(path.taps[0], usual_ns=policy.pace_elsewhere_ns),
     )
 
 

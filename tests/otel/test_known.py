@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.findings import Policy, Status
+from otel.hop import Hop
 from otel.join import join
-from otel.known import ANSWERS, SOURCES, Known
+from otel.known import ANSWERS, PACES_NEEDED, SOURCES, Known, Paces
 from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
@@ -43,6 +46,89 @@ def test_answers_that_are_all_short_make_their_source_known_together():
 def test_an_answer_of_one_event_teaches_no_rhythm():
     path = join(run(ONE_PAUSE))
     assert taught(Chain(events=1)).policy_for(path, Policy()) == Policy()
+
+
+def with_source(hops: list[Hop], *, model: str | None = None, **resource: str) -> list[Hop]:
+    """The same hops, the one next to the model in another place."""
+    first = hops[0]
+    more = tuple((name.replace("_", "."), value) for name, value in resource.items())
+    exchange = replace(first.exchange, model=model or first.exchange.model)
+    return [replace(first, place=replace(first.place, resource=more), exchange=exchange), *hops[1:]]
+
+
+def learned(*paths, times: int = 6) -> Known:
+    known = Known()
+    for path in paths * times:
+        known.learn(path, judge(path))
+    return known
+
+
+BURSTY = Chain(schedule=[100_000] * 9 + [700 * MS], events=400)
+
+
+def status_on(hops: list[Hop], known: Known) -> Status:
+    path = join(hops)
+    return judge(path, known.policy_for(path, Policy())).status
+
+
+def test_the_workers_of_a_pool_are_one_source():
+    one = with_source(run(BURSTY), service_name="chat", service_instance_id="chat-7f9c-a")
+    two = with_source(run(ONE_PAUSE), service_name="chat", service_instance_id="chat-7f9c-b")
+    renamed = [replace(two[0], place=replace(two[0].place, hop="chat-7f9c-b")), *two[1:]]
+    assert status_on(renamed, learned(join(one))) is Status.HEALTHY
+
+
+def test_another_pool_or_model_is_another_source():
+    known = learned(join(with_source(run(BURSTY), service_name="chat", service_namespace="blue")))
+    for other in (
+        with_source(run(ONE_PAUSE), service_name="chat", service_namespace="green"),
+        with_source(run(ONE_PAUSE), service_name="code", service_namespace="blue"),
+        with_source(run(ONE_PAUSE), service_name="chat", service_namespace="blue", model="another"),
+    ):
+        assert status_on(other, known) is Status.INCONCLUSIVE
+    same = with_source(run(ONE_PAUSE), service_name="chat", service_namespace="blue")
+    assert status_on(same, known) is Status.HEALTHY
+
+
+def test_a_source_is_known_by_what_the_worker_calls_its_model():
+    def asked_as(name: str, chain: Chain) -> list[Hop]:
+        first, *rest = run(chain)
+        return [first, *(replace(hop, exchange=replace(hop.exchange, model=name)) for hop in rest)]
+
+    assert status_on(asked_as("fast", ONE_PAUSE), learned(join(asked_as("cheap", BURSTY)))) is Status.HEALTHY
+
+
+def test_an_answer_that_is_slower_than_the_others_of_its_source_is_told():
+    path = join(run(Chain(gap=90 * MS)))
+    for times, is_slow in ((PACES_NEEDED - 1, False), (PACES_NEEDED, True)):
+        verdict = judge(path, taught(Chain(gap=30 * MS), times=times).policy_for(path, Policy()))
+        assert verdict.status is Status.HEALTHY
+        assert verdict.tempo is not None
+        assert verdict.tempo.is_slow is is_slow
+
+
+def test_a_pace_that_stays_is_the_usual_one_from_then_on():
+    slow = join(run(Chain(gap=90 * MS)))
+    known = taught(Chain(gap=30 * MS), times=ANSWERS)
+    told = 0
+    while (tempo := judge(slow, known.policy_for(slow, Policy())).tempo) is not None and tempo.is_slow:
+        known.learn(slow, judge(slow))
+        told += 1
+    assert 1 <= told <= ANSWERS // 5
+
+
+@given(st.lists(st.integers(1, 10**9), max_size=3 * ANSWERS))
+def test_the_usual_pace_is_one_that_was_kept_and_nine_of_ten_were_no_slower(paces):
+    known = Paces()
+    for pace in paces:
+        known = known.with_one(pace)
+    latest = paces[-ANSWERS:]
+    assert list(known.latest) == latest
+    if len(latest) < PACES_NEEDED:
+        assert known.usual_ns is None
+    else:
+        assert known.usual_ns in latest
+        assert sum(pace <= known.usual_ns for pace in latest) >= 0.9 * len(latest) - 1
 
 
 def test_a_hop_that_was_taken_away_is_forgotten():
