@@ -30,6 +30,8 @@ PLACES: Final = 200
 """At so many places of an answer a change is looked for: an answer may have tens of thousands of events."""
 STEPS: Final = 8
 """Text of fewer steps of positions is too little to measure."""
+TICK_MS: Final = 0.01
+"""No pace is known better than this, even where all pauses are equal."""
 HELD_SHARE: Final = 0.02
 """A source whose tap was blocked or late for more than this share of the answer may have been held by us."""
 
@@ -58,12 +60,16 @@ class Tempo:
 
 
 @dataclass(frozen=True, slots=True)
-class _Burst:
-    """Events that came at once, and the pause before them. first: the stamp that began it."""
+class _Bursts:
+    """Events that came at once, burst by burst: which stamp began it, the pause before it, how many events it had."""
 
-    first: int
-    pause_ns: int
-    count: int
+    first: list[int]
+    pause_ns: list[int]
+    size: list[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.first)
 
 
 def tempo_of(source: Hop, *, usual_ns: int | None = None) -> Tempo | None:
@@ -71,11 +77,11 @@ def tempo_of(source: Hop, *, usual_ns: int | None = None) -> Tempo | None:
     if not _shows(source):
         return None
     bursts = _bursts(source)
-    if len(bursts) < BURSTS:
+    if bursts.count < BURSTS:
         return None
-    pace_ns = _pace(bursts)
-    events = sum(burst.count for burst in bursts)
-    is_slow = usual_ns is not None and pace_ns >= SLOWER * usual_ns and (pace_ns - usual_ns) * events >= ADDED_NS
+    pace_ns = _pace(bursts, 0, bursts.count)
+    added_ns = 0.0 if usual_ns is None else (pace_ns - usual_ns) * sum(bursts.size)
+    is_slow = usual_ns is not None and pace_ns >= SLOWER * usual_ns and added_ns >= ADDED_NS
     return Tempo(round(pace_ns), usual_ns, is_slow, _slowed(source, bursts))
 
 
@@ -91,68 +97,77 @@ def _shows(source: Hop) -> bool:
     return blocked + overlap(start, stop, timeline.lag) <= HELD_SHARE * (stop - start)
 
 
-def _bursts(source: Hop) -> list[_Burst]:
+def _bursts(source: Hop) -> _Bursts:
     """All that a model made counts, shown or not. What came first waited for the prompt and not for a pace."""
-    stamps = [(i, s.arrived_ns) for i, s in enumerate(source.timeline.stamps) if s.event_class in OUTPUT]
-    bursts: list[_Burst] = []
-    for (_, before), (i, at) in pairwise(stamps):
-        if at - before >= BURST_GAP_NS:
-            bursts.append(_Burst(i, at - before, 1))
-        elif bursts:
-            last = bursts[-1]
-            bursts[-1] = _Burst(last.first, last.pause_ns, last.count + 1)
+    bursts = _Bursts([], [], [])
+    before: int | None = None
+    for i, stamp in enumerate(source.timeline.stamps):
+        if stamp.event_class not in OUTPUT:
+            continue
+        at = stamp.arrived_ns
+        if before is not None and at - before >= BURST_GAP_NS:
+            bursts.first.append(i)
+            bursts.pause_ns.append(at - before)
+            bursts.size.append(1)
+        elif bursts.size:
+            bursts.size[-1] += 1
+        before = at
     return bursts
 
 
-def _pace(bursts: Sequence[_Burst]) -> float:
+def _pace(bursts: _Bursts, start: int, stop: int) -> float:
     """Time per event in ns, without the longest tenth of the pauses: a stall or two is no pace."""
-    kept = sorted(bursts, key=lambda burst: burst.pause_ns)[: math.ceil(P90 * len(bursts))]
-    return sum(burst.pause_ns for burst in kept) / sum(burst.count for burst in kept)
+    ordered = sorted(range(start, stop), key=bursts.pause_ns.__getitem__)
+    kept = ordered[: math.ceil(P90 * len(ordered))]
+    return sum(bursts.pause_ns[i] for i in kept) / sum(bursts.size[i] for i in kept)
 
 
-def _slowed(source: Hop, bursts: Sequence[_Burst]) -> Slowed | None:
+def _slowed(source: Hop, bursts: _Bursts) -> Slowed | None:
     at = _changed_at(bursts)
     if at is None:
         return None
-    before, after = _pace(bursts[:at]), _pace(bursts[at:])
-    events = sum(burst.count for burst in bursts[at:])
-    if after < SLOWER * before or (after - before) * events < ADDED_NS or _is_larger(source, bursts, at):
+    before, after = _pace(bursts, 0, at), _pace(bursts, at, bursts.count)
+    added_ns = (after - before) * sum(bursts.size[at:])
+    if after < SLOWER * before or added_ns < ADDED_NS or _is_larger(source, bursts, at):
         return None
     stamps = source.timeline.stamps
-    first = bursts[at].first
+    first = bursts.first[at]
     return Slowed(stamps[first].seq, stamps[first - 1].position, round(before), round(after))
 
 
-def _changed_at(bursts: Sequence[_Burst]) -> int | None:
+def _changed_at(bursts: _Bursts) -> int | None:
     """The burst from which on the source was slower, as far from chance as anywhere; None where chance explains it."""
-    sums = [tuple(accumulate(column, initial=0.0)) for column in zip(*map(_powers, bursts), strict=True)]
-    count = len(bursts)
+    pauses, sizes = [ns / 1e6 for ns in bursts.pause_ns], bursts.size
+    columns = (
+        pauses,
+        sizes,
+        [pause * pause for pause in pauses],
+        [pause * size for pause, size in zip(pauses, sizes, strict=True)],
+        [size * size for size in sizes],
+    )
+    sums = [list(accumulate(column, initial=0.0)) for column in columns]
+    count = bursts.count
     best, found = CHANCE, None
     for at in range(BURSTS, count - BURSTS + 1, max(1, count // PLACES)):
         (before, error), (after, other) = _estimate(sums, 0, at), _estimate(sums, at, count)
-        apart = (after - before) / max(1.0, math.hypot(error, other))
+        apart = (after - before) / max(TICK_MS, math.hypot(error, other))
         if apart >= best:
             best, found = apart, at
     return found
 
 
-def _powers(burst: _Burst) -> tuple[float, ...]:
-    pause, count = float(burst.pause_ns), float(burst.count)
-    return pause, count, pause * pause, pause * count, count * count
-
-
 def _estimate(sums: Sequence[Sequence[float]], first: int, stop: int) -> tuple[float, float]:
-    """Time per event over some bursts, and its standard error: that of a ratio of two sums."""
-    pause, count, pause_2, both, count_2 = (column[stop] - column[first] for column in sums)
-    pace = pause / count
-    spread = max(0.0, pause_2 - 2 * pace * both + pace * pace * count_2)
-    return pace, math.sqrt(spread) / count
+    """Time per event in ms over some bursts, and its standard error: that of a ratio of two sums."""
+    pause, size, pause_2, both, size_2 = (column[stop] - column[first] for column in sums)
+    pace = pause / size
+    spread = max(0.0, pause_2 - 2 * pace * both + pace * pace * size_2)
+    return pace, math.sqrt(spread) / size
 
 
-def _is_larger(source: Hop, bursts: Sequence[_Burst], at: int) -> bool:
+def _is_larger(source: Hop, bursts: _Bursts, at: int) -> bool:
     """Whether events came more seldom because each brought more text: then the text was no slower."""
     stamps = source.timeline.stamps
-    ends = (bursts[0].first - 1, bursts[at].first - 1, len(stamps) - 1)
+    ends = (bursts.first[0] - 1, bursts.first[at] - 1, len(stamps) - 1)
     chars = [stamps[b].position - stamps[a].position for a, b in pairwise(ends)]
     took = [stamps[b].arrived_ns - stamps[a].arrived_ns for a, b in pairwise(ends)]
     if min(chars) < source.timeline.quantum * STEPS:
