@@ -73,12 +73,13 @@ def judged(
     known = known or Known()
     whole = join(hops, expected_path=expected_path)
     policy = known.policy_for(whole, policy)
-    for row, path in _paths(whole, answer, has_left=has_left):
+    for rows, path in _paths(whole, answer, has_left=has_left):
         verdict = judge(path, policy)
-        if row is Row.TAPS:
+        if path is whole:
             known.learn(path, verdict)
         told = verdict_answer(path, verdict, as_of=AS_OF, is_final=True)
-        yield Judged(row, tuple(hop.place.tap for hop in path.taps), told)
+        for row in rows:
+            yield Judged(row, tuple(hop.place.tap for hop in path.taps), told)
 
 
 def table(marks: Iterable[tuple[Row, StrEnum]]) -> str:
@@ -91,21 +92,21 @@ def table(marks: Iterable[tuple[Row, StrEnum]]) -> str:
     return "\n".join(lines)
 
 
-def _paths(whole: Path, answer: Answer, *, has_left: bool) -> Iterator[tuple[Row, Path]]:
+def _paths(whole: Path, answer: Answer, *, has_left: bool) -> Iterator[tuple[tuple[Row, ...], Path]]:
+    """The paths to judge, each with the rows that it stands for."""
     taps = whole.taps
     is_exact = all(hop.timeline.quantum == 1 for hop in taps)
-    yield Row.TAPS, whole
+    yield (Row.TAPS, Row.EXACT if is_exact else Row.QUANTISED), whole
     own = record(answer, outermost=taps[-1], has_left=has_left, is_exact=is_exact)
-    yield Row.RECORD, _of(whole, (*taps, own))
+    yield (Row.RECORD,), _of(whole, (*taps, own))
     if is_exact:
-        yield Row.EXACT, whole
-    coarse = tuple(replace(hop, timeline=quantised(hop.timeline)) for hop in taps) if is_exact else taps
-    yield Row.QUANTISED, _of(whole, coarse)
+        coarse = [replace(hop, timeline=quantised(hop.timeline)) for hop in taps]
+        yield (Row.QUANTISED,), _of(whole, coarse)
     for inner in taps[1:-1]:
-        yield Row.TAP_AWAY, _of(whole, [hop for hop in taps if hop is not inner])
+        yield (Row.TAP_AWAY,), _of(whole, [hop for hop in taps if hop is not inner])
     single = [hop for hop in taps if hop.place.role is not TapRole.EGRESS]
     if 0 < len(single) < len(taps):
-        yield Row.EGRESS_AWAY, _of(whole, single)
+        yield (Row.EGRESS_AWAY,), _of(whole, single)
 
 
 def _of(whole: Path, taps: Sequence[Hop]) -> Path:
