@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -93,15 +94,14 @@ SHAPES: Final[dict[str, Beat]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of how many healthy streams it was told that they slowed down, or were slower than usual (unusual); and of how
-    many that did, or that were."""
+    """Of how many healthy streams it was told that they slowed down, or were slower than usual (unusual); and of as
+    many as `slower` says that did the one, or were the other, of how many that was told."""
 
     streams: int = 0
     slowed: int = 0
     unusual: int = 0
-    changed: int = 0
+    slower: int = 0
     changed_found: int = 0
-    slow: int = 0
     slow_found: int = 0
 
 
@@ -128,29 +128,24 @@ def stream(draw: random.Random, beat: Beat, *, load: float = 1.0, after: float =
 
 def tried(draw: random.Random, beat: Beat, streams: int) -> Found:
     """One source of a shape: so many healthy streams, of which every other one is also drawn with a slower source."""
-    found, paces = Found(streams=streams), Paces()
+    count, paces = Counter[str](), Paces()
     for n in range(streams):
         load = draw.lognormvariate(0.0, LOAD)
         healthy = tempo_of(stream(draw, beat, load=load), usual_ns=paces.usual_ns)
-        if healthy is not None:
-            found = replace(
-                found,
-                slowed=found.slowed + (healthy.slowed is not None),
-                unusual=found.unusual + healthy.is_slow,
-            )
+        count["slowed"] += _has_slowed(healthy)
+        count["unusual"] += _is_slow(healthy)
         if n % 2:
             changed = tempo_of(stream(draw, beat, load=load, after=SLOWER))
             slow = tempo_of(stream(draw, beat, load=load * SLOWER), usual_ns=paces.usual_ns)
-            found = replace(
-                found,
-                changed=found.changed + 1,
-                changed_found=found.changed_found + (changed is not None and changed.slowed is not None),
-                slow=found.slow + 1,
-                slow_found=found.slow_found + _is_slow(slow),
-            )
+            count["changed_found"] += _has_slowed(changed)
+            count["slow_found"] += _is_slow(slow)
         if healthy is not None:
             paces = paces.with_one(healthy.pace_ns)
-    return found
+    return Found(streams=streams, slower=streams // 2, **count)
+
+
+def _has_slowed(tempo: Tempo | None) -> bool:
+    return tempo is not None and tempo.slowed is not None
 
 
 def _is_slow(tempo: Tempo | None) -> bool:
@@ -158,10 +153,8 @@ def _is_slow(tempo: Tempo | None) -> bool:
 
 
 def line(shape: str, found: Found) -> str:
-    return (
-        f"{shape:<13}{found.streams:>7}{found.slowed:>12}{found.unusual:>12}"
-        f"{found.changed_found:>10} of {found.changed}{found.slow_found:>10} of {found.slow}"
-    )
+    counts = (found.streams, found.slowed, found.unusual, found.slower, found.changed_found, found.slow_found)
+    return f"| {shape} | " + " | ".join(map(str, counts)) + " |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn [1]")
     options = parser.parse_args(argv)
     print(
-        f"{'shape':<13}{'healthy':>7}{'slowed':>12}{'slower than usual':>12}   slowed by {SLOWER:g}, slow by {SLOWER:g}"
+        "| shape | healthy | told slowed | told slow | drawn slower | found slowed | found slow |\n|---|" + "---:|" * 6
     )
     told = 0
     for shape, beat in SHAPES.items():
