@@ -19,7 +19,7 @@ from otel.settings_file import file_text_of
 from sidecar.assembly import Sidecar, build, exporter_of, most_workers, share
 from sidecar.bounds.deadlines import DRAINED
 from sidecar.bounds.descriptors import connection_limit, raise_limit
-from sidecar.clock import SystemClock
+from sidecar.clock import DriftingClock, SystemClock
 from sidecar.config import FILE_VARIABLE, WORKER_VARIABLE, Config, config_of, parser
 from sidecar.downstream.bind import Sockets, listeners_of, open_for, tell_listening
 from sidecar.downstream.sockets import inherited
@@ -100,9 +100,16 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
+def clock_of(config: Config) -> SystemClock:
+    offset_ns = round(config.clock_offset * 1e9)
+    if config.clock_drift:
+        return DriftingClock(offset_ns=offset_ns, ppm=config.clock_drift)
+    return SystemClock(offset_ns=offset_ns)
+
+
 async def serve(config: Config, *, post: Post | None = None) -> int:
     """One process from its start to its end."""
-    clock = SystemClock(offset_ns=round(config.clock_offset * 1e9))
+    clock = clock_of(config)
     exporter = exporter_of(config, clock)
     drain, is_clean = None, False
     signals = Signals(is_worker=post is not None)

@@ -37,6 +37,27 @@ class SystemClock:
         return time.time_ns() + self._offset_ns
 
 
+class DriftingClock(SystemClock):
+    """One that runs fast by so many millionths, or slow where they are negative, from its making on."""
+
+    __slots__ = ("_began_ns", "_began_wall_ns", "_ppm")
+
+    def __init__(self, *, offset_ns: int = 0, ppm: float) -> None:
+        super().__init__(offset_ns=offset_ns)
+        self._ppm = ppm
+        self._began_ns = super().monotonic_ns()
+        self._began_wall_ns = super().wall_ns()
+        self.domain += f"~{ppm:+g}"
+
+    def monotonic_ns(self) -> int:
+        now_ns = super().monotonic_ns()
+        return now_ns + round((now_ns - self._began_ns) * self._ppm / 1e6)
+
+    def wall_ns(self) -> int:
+        now_ns = super().wall_ns()
+        return now_ns + round((now_ns - self._began_wall_ns) * self._ppm / 1e6)
+
+
 def machine_domain() -> str:
     """Boot id and time namespace: what makes CLOCK_MONOTONIC the same clock. Empty where the kernel tells neither."""
     try:

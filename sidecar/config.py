@@ -106,6 +106,7 @@ class Config:
     engine_metrics: str | None
     event_limit: int
     clock_offset: float
+    clock_drift: float
     loop: str
     log_level: str
 

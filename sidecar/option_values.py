@@ -13,6 +13,8 @@ from otel.settings import UNIX, Endpoint
 from sidecar.guard.keepalive import comment
 from sidecar.headers import HOP_BY_HOP
 
+MAX_DRIFT_PPM: Final = 1_000.0
+"""Ten times what any crystal does; what joins hops allows for 250."""
 MAX_WORKERS: Final = 64
 """More processes than that in one sidecar is a mistyped number."""
 
@@ -24,6 +26,7 @@ LEAST_KEEPALIVE_S: Final = 0.1
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _COUNT: Final = re.compile(r"[0-9]{1,4}")
+_MILLIONTHS: Final = re.compile(r"[+-]?[0-9]{1,6}(\.[0-9]{1,3})?")
 _NO_IDS: Final = HOP_BY_HOP | {"authorization", "content-length", "cookie", "host", "set-cookie", "trailer"}
 """Fields that are another hop's next time, or hold what nobody may record."""
 
@@ -57,6 +60,12 @@ def positive_seconds(value: str) -> float:
 
 def signed_seconds(value: str) -> float:
     return -settings.seconds(value[1:]) if value.startswith("-") else settings.seconds(value.removeprefix("+"))
+
+
+def millionths(value: str) -> float:
+    if not _MILLIONTHS.fullmatch(value) or abs(float(value)) > MAX_DRIFT_PPM:
+        raise ValueError(f"must be a number from -{MAX_DRIFT_PPM:g} to {MAX_DRIFT_PPM:g}")
+    return float(value)
 
 
 def id_header(value: str) -> str:

@@ -24,6 +24,7 @@ from sidecar.option_values import (
     keepalive_text,
     listeners,
     memory_limit,
+    millionths,
     optional,
     positive_seconds,
     signed_seconds,
@@ -347,6 +348,13 @@ OPTIONS: Final = (
         0.0,
         "shift both clocks of this process; for trying out, --clock-offset=-1h",
         "TIME",
+    ),
+    Option(
+        "clock_drift",
+        millionths,
+        0.0,
+        "have both run fast, or slow, by so many millionths; for trying out, --clock-drift=-200",
+        "PPM",
     ),
     Option(
         "loop",

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from sidecar.clock import SystemClock, machine_domain
+from sidecar.clock import DriftingClock, SystemClock, machine_domain
 from tests.support.clock import FakeClock
 
 HOUR_NS = 3_600_000_000_000
@@ -37,6 +37,19 @@ def test_a_clock_set_back_gives_no_negative_time():
     assert behind.wall_ns() < here.wall_ns()
     assert behind.monotonic_ns() > here.monotonic_ns()
     assert behind.domain == f"{here.domain}-{10**9 * HOUR_NS}"
+
+
+@pytest.mark.parametrize("ppm", [200.0, -200.0])
+def test_a_drifting_clock_runs_away_from_its_making_on(monkeypatch, ppm):
+    now = {"monotonic_ns": 10**18, "time_ns": 10**18}
+    for name in now:
+        monkeypatch.setattr(time, name, lambda name=name: now[name])
+    clock = DriftingClock(offset_ns=HOUR_NS, ppm=ppm)
+    assert (clock.monotonic_ns(), clock.wall_ns()) == (10**18 + HOUR_NS, 10**18 + HOUR_NS)
+    now = dict.fromkeys(now, 10**18 + 1_000_000_000)
+    gained_ns = 1_000_000_000 + round(ppm * 1_000)
+    assert (clock.monotonic_ns(), clock.wall_ns()) == (10**18 + HOUR_NS + gained_ns, 10**18 + HOUR_NS + gained_ns)
+    assert clock.domain == f"{machine_domain()}+{HOUR_NS}~{ppm:+g}"
 
 
 def test_the_clock_of_the_tests_moves_both_ways_of_telling_time_and_never_back():

@@ -64,6 +64,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "stall_after": "250ms",
         "event_limit": "64K",
         "clock_offset": "-1h",
+        "clock_drift": "-200",
         "loop": "asyncio",
         "log_level": "debug",
         "guard": "enforce",
@@ -103,7 +104,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
     assert from_flags == from_variables == from_file
     assert from_flags.admin is None
     assert from_flags.request_id_headers == ("x-a", "x-b")
-    assert from_flags.clock_offset == -3600.0
+    assert (from_flags.clock_offset, from_flags.clock_drift) == (-3600.0, -200.0)
     assert from_flags.listen == (Address("0.0.0.0", 1), UnixPath("/run/a"))
     assert from_flags.egress == (Egress("openai", Address("127.0.0.1", 24100), "https://api.openai.com"),)
 
@@ -132,6 +133,7 @@ def test_all_errors_of_all_sources_are_told_at_once():
         ("request_id_headers", "a b"),
         ("connect_timeout", "0"),
         ("clock_offset", "--1s"),
+        ("clock_drift", "fast"),
         ("event_limit", "many"),
         ("export_token", "two words"),
         ("guard", "maybe"),

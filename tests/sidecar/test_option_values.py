@@ -28,6 +28,8 @@ def parsed(name, value):
         ("memory_limit", "off", None),
         ("memory_limit", "1G", 1 << 30),
         ("clock_offset", "-1h", -3600.0),
+        ("clock_drift", "-200", -200.0),
+        ("clock_drift", "0.5", 0.5),
         ("request_id_headers", "X-A, x-b", ("x-a", "x-b")),
         ("spool", "off", None),
         ("signed_headers", "X-Sig, Digest", ("x-sig", "digest")),
