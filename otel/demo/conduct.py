@@ -81,7 +81,7 @@ def wait_for_verdict(collector_url: str, request_id: str, *, hops: Collection[st
     until_s = time.monotonic() + VERDICT_WITHIN_S
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until_s:
-        status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict")
+        status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict", timeout_s=VERDICT_WITHIN_S)
         if status == HTTPStatus.OK:
             verdict = json.loads(body)
             if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(hops):
@@ -90,6 +90,16 @@ def wait_for_verdict(collector_url: str, request_id: str, *, hops: Collection[st
     if verdict is None:
         raise NoVerdictError(f"the collector has no verdict on {request_id} after {VERDICT_WITHIN_S:g} s")
     return verdict
+
+
+def stopped(pid: int, *, after_s: float, seconds: float) -> None:
+    """Wait, stop a process, and let it go on after some seconds, however the wait ends."""
+    time.sleep(after_s)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 class Freeze:

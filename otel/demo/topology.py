@@ -74,9 +74,14 @@ def collector(*, otlp: int, query: int, folder: Path, hops: Sequence[str] = HOPS
     return command(
         COLLECTOR,
         ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
-        ("--data", str(folder / "data"), "--path", ",".join(hops), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
+        ("--data", str(data_of(folder)), "--path", ",".join(hops), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
         ready=f"{url(query)}/readyz",
     )
+
+
+def data_of(folder: Path) -> Path:
+    """Where the collector's store is."""
+    return folder / "data"
 
 
 def sidecar(

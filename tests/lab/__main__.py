@@ -3,9 +3,9 @@
     python -m tests.lab --seed 7 --cases 40
     python -m tests.lab --seed 7 --case 23 --out DIR      one case again, with its verdict and its stamps
 
-Fault, place, size and traffic shape are drawn, and so are the chains: apps of ours, nginx and HAProxy in the middle,
-where they are there, clocks up to an hour wrong, now and then a hop without a sidecar. The reader stamps for itself
-what it waited for.
+Fault, place, size and traffic shape are drawn, and so are the chains of three to five hops: apps of ours and real
+proxies in the middle, where they are there, clocks up to an hour wrong, a hop without a sidecar or with two taps. The
+reader stamps for itself what it waited for.
 Exit code 1 when a verdict was wrong with a confidence of 0.8 or more.
 """
 
@@ -14,14 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from otel.demo.processes import exit_on_signals
 from tests.lab import bench, draw, report
-from tests.lab.parts import programs
-from tests.lab.truth import WRONG
+from tests.lab.installed import programs
+from tests.lab.marks import WRONG, Marked
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", type=int, action="append", metavar="K", help="only this one of the seed; repeatable")
     parser.add_argument("--at-once", type=int, default=bench.AT_ONCE, metavar="N", help="in one chain [%(default)s]")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what was wrong")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="everything, for programs")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the matrix alone")
     parser.add_argument("--install", action="store_true", help="the Debian packages of real proxies, where root may")
     options = parser.parse_args(argv)
     exit_on_signals()
@@ -39,16 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, why in found.missing.items():
         say(f"no {name} in these chains: {why}")
     cases = [draw.case(options.seed, number, found.parts) for number in options.case or range(options.cases)]
-    results = []
+    results: list[Marked] = []
+    rows: list[report.Judged] = []
+    began_s = time.monotonic()
     for result in bench.run(cases, paths=found.paths, at_once=options.at_once, say=say):
         results.append(result.marked)
+        rows += result.rows
         say(report.line(result.marked))
         if options.out is not None and (options.case or result.marked.mark in WRONG):
             options.out.mkdir(parents=True, exist_ok=True)
             file = options.out / f"{options.seed}-{result.marked.case.number}.json"
             file.write_text(json.dumps(result.timeline, indent=1))
-    say("\n" + report.report(results, seed=options.seed))
-    return 0 if report.is_passed(results) else 1
+    say("\n" + report.report(results, rows, seed=options.seed))
+    took_s = time.monotonic() - began_s
+    say(f"\n{len(results)} cases in {took_s:.0f} s")
+    if options.json is not None:
+        options.json.write_text(json.dumps(report.as_json(results, rows, seed=options.seed, took_s=took_s), indent=1))
+    if options.markdown is not None:
+        options.markdown.write_text(report.matrix(results) + "\n")
+    return 0 if report.is_passed(results, rows) else 1
 
 
 if __name__ == "__main__":

@@ -4,65 +4,163 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from otel.demo import faults, script
-from otel.demo.conduct import Freeze, wait_for_verdict
+from otel.demo import script
+from otel.demo.answer import Answer
+from otel.demo.conduct import stopped, wait_for_verdict
+from otel.demo.faults import SLOW_FIRST_S
 from otel.demo.processes import PortTakenError, Processes, StartError, free_ports, get
-from otel.demo.reader import Pause, ask
-from otel.demo.topology import PORTS, Topology, sidecar_of
-from tests.lab.draw import FREEZING, Case, Chain, Kind
-from tests.lab.parts import topology
-from tests.lab.truth import Marked, mark
+from otel.demo.reader import Pause
+from otel.demo.topology import Topology, data_of, sidecar_of
+from otel.findings import Policy
+from otel.known import Known
+from otel.store.sqlite import SqliteStore
+from tests.lab.canary import Canary
+from tests.lab.chain import Chain
+from tests.lab.draw import Case
+from tests.lab.marks import Marked, mark
+from tests.lab.middles import PARTS, Rewrites
+from tests.lab.readers import read
+from tests.lab.rows import Row, judged
+from tests.lab.shapes import Spoken, model_of
+from tests.lab.told import HEADER, STOPPING, Kind, first_event
+from tests.lab.topology import ports_of, topology
 
 AT_ONCE: Final = 3
 """Cases that run at a time in one chain: more would have two cores add waits of their own."""
 START_TRIES: Final = 3
+FEW_EVENTS: Final = 3
+"""After so many a reader pauses or leaves, where hops make few events of many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case: its mark, the verdict and the stamps it rests on, as the collector answered."""
+    """One case: its mark, the verdict and the stamps it rests on, as the collector answered.
+
+    rows: the same case judged with more evidence and with less.
+    """
 
     marked: Marked
     request_id: str
     timeline: dict[str, Any]
+    rows: tuple[tuple[Row, Marked], ...]
 
 
-def run(cases: Sequence[Case], *, paths: dict[str, str], at_once: int, say: Callable[[str], None]) -> Iterator[Result]:
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A running chain, and what happens to it from outside."""
+
+    chain: Chain
+    placed: Topology
+    processes: Processes
+    canary: Canary
+    data: Path
+    known: Known = field(default_factory=Known)
+    judging: threading.Lock = field(default_factory=threading.Lock)
+
+    def conduct(self, case: Case) -> Result:
+        """One request from question to mark."""
+        request_id = str(uuid.uuid4())
+        spoken = case.told.calm()
+        began_s = time.monotonic()
+        with self._stopping(case, spoken):
+            answer = read(
+                case.reader,
+                self.placed.gateway_url,
+                headers={
+                    "x-request-id": request_id,
+                    "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
+                    HEADER: case.told.header(),
+                },
+                body={
+                    "model": model_of(case.shape),
+                    "messages": [{"role": "user", "content": "Tell me a story."}],
+                    "stream": True,
+                    "stream_options": {"include_usage": True},
+                },
+                pause=_pause(case),
+                leave_at=_leaves_at(case),
+            )
+        lag_s = self.canary.lag_s(began_s, time.monotonic())
+        if answer.status != HTTPStatus.OK:
+            raise StartError(f"case {case.number}: the chain answered {answer.status}")
+        verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=self.chain.tapped)
+        _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
+        marked = mark(case, verdict, answer, lag_s=lag_s)
+        rows = tuple(self._again(case, request_id, answer, lag_s=lag_s))
+        return Result(marked, request_id, json.loads(timeline), rows)
+
+    def _again(self, case: Case, request_id: str, answer: Answer, *, lag_s: float) -> Iterator[tuple[Row, Marked]]:
+        """The same hops judged with more and with less of them, one case at a time: each learns from those before."""
+        with closing(SqliteStore(self.data)) as store:
+            hops = store.hops_of(request_id)
+        with self.judging:
+            for each in judged(
+                hops,
+                answer=answer,
+                policy=Policy(first_event_ns=round(SLOW_FIRST_S * 1e9)),
+                expected_path=self.chain.names,
+                known=self.known,
+                has_left=case.fault(Kind.LEAVE) is not None,
+            ):
+                yield each.row, mark(case, each.verdict, answer, taps=each.taps, lag_s=lag_s)
+
+    @contextmanager
+    def _stopping(self, case: Case, spoken: Spoken) -> Iterator[None]:
+        """Stop a process for a while from the moment on at which the fault's character is due at the source."""
+        fault = case.fault(*STOPPING)
+        if fault is None:
+            yield
+            return
+        pid = self.processes.pid(sidecar_of(fault.hop) if fault.kind is Kind.SELF else fault.hop)
+        due_s = spoken.script.events[first_event(spoken, fault)].at_s
+        thread = threading.Thread(target=stopped, args=(pid,), kwargs={"after_s": due_s, "seconds": fault.seconds})
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+
+def run(
+    cases: Sequence[Case], *, paths: Mapping[str, str], at_once: int, say: Callable[[str], None]
+) -> Iterator[Result]:
     """Results as they come; cases that share a chain must follow each other."""
-    for chain, block in groupby(cases, key=lambda case: case.chain):
-        say(f"-- {chain}")
-        with tempfile.TemporaryDirectory(prefix="gapline-lab-", ignore_cleanup_errors=True) as folder:
-            yield from _run_block(chain, list(block), Path(folder), paths=paths, at_once=at_once)
+    with Canary() as canary:
+        for chain, block in groupby(cases, key=lambda case: case.chain):
+            say(f"-- {chain}")
+            with tempfile.TemporaryDirectory(prefix="gapline-lab-", ignore_cleanup_errors=True) as folder:
+                yield from _run_block(chain, list(block), Path(folder), canary, paths=paths, at_once=at_once)
 
 
 def _run_block(
-    chain: Chain, cases: Iterable[Case], folder: Path, *, paths: dict[str, str], at_once: int
+    chain: Chain, cases: Iterable[Case], folder: Path, canary: Canary, *, paths: Mapping[str, str], at_once: int
 ) -> Iterator[Result]:
     with Processes(folder) as processes:
         placed = _start(chain, folder, processes, paths)
-        alone = [case for case in cases if case.kind in FREEZING]
+        bench = Bench(chain, placed, processes, canary, data_of(folder))
+        alone = [case for case in cases if case.is_alone]
         with ThreadPoolExecutor(at_once) as pool:
-            yield from pool.map(lambda case: _conduct(case, placed, None), [c for c in cases if c not in alone])
-        for case in alone:
-            name = sidecar_of(str(case.hop)) if case.kind is Kind.SELF else str(case.hop)
-            yield _conduct(case, placed, processes.pid(name))
+            yield from pool.map(bench.conduct, [case for case in cases if case not in alone])
+        yield from map(bench.conduct, alone)
         if ended := processes.ended():
             raise StartError(f"ended unasked: {', '.join(ended)}")
 
 
-def _start(chain: Chain, folder: Path, processes: Processes, paths: dict[str, str]) -> Topology:
+def _start(chain: Chain, folder: Path, processes: Processes, paths: Mapping[str, str]) -> Topology:
     for attempt in range(START_TRIES):
-        placed = topology(chain, ports=free_ports(PORTS), folder=folder, paths=paths)
+        placed = topology(chain, ports=free_ports(ports_of(chain)), folder=folder, paths=paths)
         for command in placed.commands:
             processes.start(command)
         try:
@@ -76,33 +174,19 @@ def _start(chain: Chain, folder: Path, processes: Processes, paths: dict[str, st
     raise AssertionError("the last try returns or raises")
 
 
-def _conduct(case: Case, placed: Topology, frozen_pid: int | None) -> Result:
-    """One request from question to mark. frozen_pid: the process to stop in the middle of the answer."""
-    request_id = str(uuid.uuid4())
-    headers = {"x-request-id": request_id, "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01"}
-    if case.fault is not None:
-        headers[faults.HEADER] = f"{case.hop}:{case.kind}={case.seconds}"
-    freeze = None if frozen_pid is None else Freeze(frozen_pid, at_event=case.middle, seconds=case.seconds)
-    asked = urlsplit(placed.gateway_url)
-    answer = ask(
-        asked.hostname or "",
-        asked.port or 0,
-        headers=headers,
-        body={
-            "model": f"lab-{case.shape}",
-            "messages": [{"role": "user", "content": "Tell me a story."}],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "max_tokens": case.events,
-            "seed": case.seed,
-            "shape": case.shape,
-        },
-        pause=Pause(script.OPENING_EVENTS, case.seconds) if case.kind is Kind.SLOW_READ else None,
-        leave_at=case.middle if case.kind is Kind.LEAVE else None,
-        on_event=freeze.saw if freeze else None,
-    )
-    if answer.status != HTTPStatus.OK:
-        raise StartError(f"case {case.number}: the chain answered {answer.status}")
-    verdict = wait_for_verdict(placed.collector_url, request_id, hops=case.chain.tapped)
-    _, timeline = get(f"{placed.collector_url}/v1/requests/{request_id}/timeline")
-    return Result(mark(case, verdict, answer), request_id, json.loads(timeline))
+def _merges(chain: Chain) -> bool:
+    """Whether the reader may get far fewer events than the worker sends."""
+    parts = [PARTS[place.part] for place in chain.hops]
+    return any(part.holds is not None or Rewrites.COUNT in part.rewrites for part in parts)
+
+
+def _pause(case: Case) -> Pause | None:
+    if (fault := case.fault(Kind.SLOW_READ)) is None:
+        return None
+    return Pause(FEW_EVENTS if _merges(case.chain) else script.OPENING_EVENTS, fault.seconds)
+
+
+def _leaves_at(case: Case) -> int | None:
+    if case.fault(Kind.LEAVE) is None:
+        return None
+    return FEW_EVENTS if _merges(case.chain) else max(FEW_EVENTS, case.events * 2 // 5)

@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One running path, source first. is_exact: sidecars keep every position. has_small_buffers: apps of ours do."""
+    """One running path, source first. is_exact: sidecars keep every position. has_small_buffers: our apps do."""
 
     hops: tuple[Place, ...]
     is_exact: bool = False

@@ -2,136 +2,107 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Final
 
-from otel.demo import faults, script
-from otel.demo.faults import CLIENT, GATEWAY, HOPS, PROXY, WORKER, Fault
-from tests.lab.shapes import EVENTS, Shape, answer
+from otel.demo import script
+from otel.demo.faults import CLIENT, WORKER
+from tests.lab.chain import NAMES, Chain, Place, Tap
+from tests.lab.middles import MIDDLES, Part
+from tests.lab.readers import Reader
+from tests.lab.shapes import BULKY_WORDS, EVENTS, Shape, Spoken
+from tests.lab.told import READING, STOPPING, TOLD, Kind, Planted, Told
 
 BLOCK: Final = 10
 """Cases that share one running chain: starting one takes as long as two cases."""
 SKEW_S: Final = 3_600.0
 """Largest shift of a sidecar's clocks in seconds."""
-
-
-class Part(StrEnum):
-    """What a hop in the middle is."""
-
-    APP = "app"
-    REBUILDER = "rebuilder"
-    NGINX = "nginx"
-    NGINX_BUFFERING = "nginx-buffering"
-    HAPROXY = "haproxy"
-
-
-OURS: Final = frozenset({Part.APP, Part.REBUILDER})
-"""Parts that are always there, and do what a request asks of them."""
-
-
-class Kind(StrEnum):
-    """What goes wrong. Those of the demo are told to the hop in the request; the lab itself does the others."""
-
-    NONE = "none"
-    STALL = "stall"
-    SLOW_FIRST = "slow-first"
-    CUT = "cut"
-    BUFFER = "buffer"
-    FREEZE = "freeze"
-    SLOW_READ = "slow-read"
-    SELF = "self"
-    LEAVE = "leave"
-
-
-TOLD: Final = frozenset({Kind.STALL, Kind.SLOW_FIRST, Kind.CUT, Kind.BUFFER, Kind.SLOW_READ})
-"""Kinds that travel in the request's header."""
-FREEZING: Final = frozenset({Kind.FREEZE, Kind.SELF})
-"""Kinds that stop a process, and with it every other request."""
-_WEIGHTS: Final = {
-    Kind.NONE: 6,
+DRIFT_PPM: Final = 100.0
+"""How fast a sidecar's clock runs away: those of two machines then differ by 200 millionths, 2 ms in ten seconds."""
+BULKY_PACE_S: Final = 0.01
+MOST_FOR_OTHERS: Final = 500
+"""Events of an answer that another reader than ours reads."""
+_HOPS: Final = (3, 3, 4, 4, 5)
+_WEIGHTS: Final[dict[Kind | None, int]] = {
+    None: 6,
     Kind.STALL: 4,
     Kind.SLOW_FIRST: 3,
+    Kind.END_HOLD: 1,
     Kind.CUT: 2,
     Kind.BUFFER: 3,
     Kind.FREEZE: 2,
-    Kind.SLOW_READ: 3,
     Kind.SELF: 2,
+    Kind.SLOW_READ: 3,
     Kind.LEAVE: 1,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """One running path. skew: how far the clocks of each hop's sidecar are wrong in seconds.
-
-    blind: the hop that has no sidecar, if any. is_exact: the sidecars keep every position.
-    """
-
-    gateway: Part = Part.APP
-    proxy: Part = Part.APP
-    skew: tuple[tuple[str, float], ...] = ()
-    blind: str | None = None
-    is_exact: bool = False
-
-    @property
-    def parts(self) -> dict[str, Part]:
-        return {WORKER: Part.APP, PROXY: self.proxy, GATEWAY: self.gateway}
-
-    @property
-    def tapped(self) -> tuple[str, ...]:
-        """The hops that have a sidecar, source first."""
-        return tuple(hop for hop in HOPS if hop != self.blind)
-
-    def __str__(self) -> str:
-        words = [f"gateway {self.gateway}", f"proxy {self.proxy}"]
-        words += [f"no tap at {self.blind}"] if self.blind else []
-        return ", ".join([*words, "exact" if self.is_exact else "quantised"])
+_SHAPES: Final = {shape: {Shape.FLOOD: 1, Shape.BULKY: 0}.get(shape, 4) for shape in Shape}
+_WITH_ONE_BEAT: Final = (Shape.STEADY, Shape.SPECULATIVE, Shape.LONG)
+"""No pause of these is so long that a hold could hide in it, or be taken for more than it was."""
+_PAIRED: Final = (Kind.STALL, Kind.SLOW_FIRST, Kind.END_HOLD)
+"""What may happen to one answer together with a stall at another hop."""
+_WORDS: Final = (1, 1, 1, 6, 60)
+"""Words of an event: most engines send one, some a whole line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request. kind and hop say what is planted where, for how many seconds; NONE has neither."""
+    """One request. faults: what is planted, of two the first named is the one that comes first."""
 
     number: int
     seed: int
     chain: Chain
     shape: Shape
     events: int
-    kind: Kind = Kind.NONE
-    hop: str | None = None
-    seconds: float = 0.0
+    words: int = 1
+    faults: tuple[Planted, ...] = ()
+    reader: Reader = Reader.OURS
 
     @property
-    def fault(self) -> Fault | None:
+    def told(self) -> Told:
         """What the request's header says."""
-        return Fault(self.hop, faults.Kind(self.kind), self.seconds) if self.hop and self.kind in TOLD else None
+        said = tuple(fault for fault in self.faults if fault.kind in TOLD)
+        return Told(self.shape, self.events, self.words, self.seed, said)
 
     @property
-    def middle(self) -> int:
-        return script.middle_of(self.events)
+    def kinds(self) -> frozenset[Kind]:
+        return frozenset(fault.kind for fault in self.faults)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether others cannot run beside it: it stops a process, or keeps the machine busy."""
+        return bool(self.kinds & STOPPING) or self.shape is Shape.FLOOD
+
+    def fault(self, *kinds: Kind) -> Planted | None:
+        return next((fault for fault in self.faults if fault.kind in kinds), None)
 
     def __str__(self) -> str:
-        what = "nothing" if self.hop is None else f"{self.hop}:{self.kind}={self.seconds:g}"
-        return f"{what} in {self.shape}"
+        size = "" if self.words == 1 or self.shape is Shape.BULKY else f" of {self.words} words"
+        reader = "" if self.reader is Reader.OURS else f", read by {self.reader}"
+        return f"{' + '.join(map(str, self.faults)) or 'nothing'} in {self.shape}{size}{reader}"
 
 
 def chain(seed: int, block: int, parts: Collection[Part]) -> Chain:
-    """The chain of a block of cases: every second one has another part in it, an app where that is not there."""
+    """The chain of a block of cases. parts: what can stand in the middle here; those that are not there are apps."""
     draw = random.Random(f"{seed} chain {block}")
-    middles = [Part.APP, Part.APP]
-    where, part = draw.randrange(2), draw.choice([part for part in Part if part is not Part.APP])
-    if block % 2 and part in parts:
-        middles[where] = part
-    return Chain(
-        gateway=middles[0],
-        proxy=middles[1],
-        skew=tuple((hop, round(draw.uniform(-SKEW_S, SKEW_S), 3)) for hop in HOPS),
-        blind=draw.choice(HOPS) if draw.random() < 0.2 else None,
-        is_exact=draw.random() < 0.3,
-    )
+    names = NAMES[draw.choice(_HOPS)]
+    others = sorted(part for part, middle in MIDDLES.items() if part is not Part.APP and not middle.is_heavy)
+    middles = [draw.choice(others) if draw.random() < 0.4 else Part.APP for _ in names[1:]]
+    holding = [index for index, part in enumerate(middles) if MIDDLES[part].holds]
+    middles = [
+        part if part in parts and (index in holding[:1] or not MIDDLES[part].holds) else Part.APP
+        for index, part in enumerate(middles)
+    ]
+    blind = draw.choice(names) if draw.random() < 0.25 else None
+    places = []
+    for name, part in zip(names, (Part.SCRIPTED, *middles), strict=True):
+        has_egress = draw.random() < 0.3 and name != WORKER
+        tap = Tap.NONE if name == blind else Tap.BOTH if has_egress else Tap.INGRESS
+        skew_s, drift_ppm = round(draw.uniform(-SKEW_S, SKEW_S), 3), draw.choice((-DRIFT_PPM, 0.0, DRIFT_PPM))
+        places.append(Place(name, part, tap, skew_s=skew_s, drift_ppm=drift_ppm))
+    return Chain(tuple(places), is_exact=draw.random() < 0.3, has_small_buffers=draw.random() < 0.25)
 
 
 def case(seed: int, number: int, parts: Collection[Part]) -> Case:
@@ -139,50 +110,98 @@ def case(seed: int, number: int, parts: Collection[Part]) -> Case:
     within = chain(seed, number // BLOCK, parts)
     draw = random.Random(f"{seed} case {number}")
     kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-    shape = draw.choice(list(Shape))
-    own = draw.getrandbits(31)
-    if kind in {Kind.BUFFER, Kind.SLOW_READ} | FREEZING:
-        shape = Shape.STEADY  # the demo's scripts of these faults; a freeze within a pause could not be measured
+    shape = _shape(draw, kind)
+    words = BULKY_WORDS if shape is Shape.BULKY else draw.choice(_WORDS) if EVENTS[shape] < 500 else 1
+    made = Case(number, draw.getrandbits(31), within, shape, EVENTS[shape], words, reader=_reader(draw, kind, shape))
     hops = _places(kind, within)
-    if kind is Kind.NONE or not hops:
-        return Case(number, own, within, shape, EVENTS[shape])
+    if kind is None or not hops:
+        return made
     hop = draw.choice(hops)
-    seconds = round(_seconds(draw, kind, hop, shape), 3)
-    events = EVENTS[shape]
-    made = Case(number, own, within, shape, events, kind, hop, seconds)
-    if kind is Kind.CUT:
-        whole = answer(shape, request_id="", events=events, seed=own)
-        seconds = round(draw.uniform(0.3, 0.8) * whole.events[-1].at_s, 3)
-    elif made.fault is not None and shape is Shape.STEADY:
-        events = max(events, script.events_needed(made.fault))
-    return Case(number, own, within, shape, events, kind, hop, seconds)
+    first = Planted(kind, hop, round(_seconds(draw, kind, hop), 3))
+    made = replace(made, events=max(made.events, _events_needed(first)))
+    spoken = made.told.calm()
+    faults = [_placed(draw, first, spoken)]
+    others = [hop for hop in _places(Kind.STALL, within) if hop != first.hop]
+    if kind in _PAIRED and others and draw.random() < 0.25:
+        hop = draw.choice(others)
+        second = Planted(Kind.STALL, hop, round(_seconds(draw, Kind.STALL, hop), 3))
+        faults.append(_placed(draw, second, spoken, is_second=kind is Kind.STALL))
+    return replace(made, faults=tuple(sorted(faults, key=lambda fault: _when(fault, spoken))))
 
 
 def cases(seed: int, count: int, parts: Collection[Part]) -> list[Case]:
     return [case(seed, number, parts) for number in range(count)]
 
 
-def _places(kind: Kind, within: Chain) -> list[str]:
+def _shape(draw: random.Random, kind: Kind | None) -> Shape:
+    """A shape in which this kind of fault can be seen, and measured."""
+    shape = draw.choices(list(_SHAPES), list(_SHAPES.values()))[0]
+    if kind is Kind.SLOW_READ:
+        return Shape.BULKY
+    if kind is Kind.BUFFER or kind in STOPPING:
+        return draw.choice(_WITH_ONE_BEAT)
+    return Shape.STEADY if shape is Shape.AT_ONCE and kind in {Kind.CUT, Kind.LEAVE} else shape
+
+
+def _reader(draw: random.Random, kind: Kind | None, shape: Shape) -> Reader:
+    """Who reads. Ours alone can be told to stop or leave, and no other is fast enough to stamp a flood on time."""
+    reader = draw.choice((Reader.OURS, Reader.OURS, Reader.OURS, Reader.OPENAI, Reader.CURL))
+    return Reader.OURS if kind in READING or EVENTS[shape] > MOST_FOR_OTHERS or not reader.is_here else reader
+
+
+def _places(kind: Kind | None, within: Chain) -> list[str]:
     """Where this kind can be planted: a real part can be stopped, and not be told to misbehave."""
-    match kind:
-        case Kind.SLOW_READ | Kind.LEAVE:
-            return [CLIENT]
-        case Kind.SELF:
-            return list(within.tapped)
-        case Kind.FREEZE:
-            return list(HOPS)
-        case _:
-            return [hop for hop in HOPS if within.parts[hop] in OURS]
+    if kind is None:
+        return []
+    if kind in READING:
+        return [CLIENT]
+    if kind is Kind.SELF:
+        return list(within.tapped)
+    if kind is Kind.FREEZE:
+        return list(within.names)
+    return [place.name for place in within.hops if place.part is Part.SCRIPTED or MIDDLES[place.part].is_told]
 
 
-def _seconds(draw: random.Random, kind: Kind, hop: str, shape: Shape) -> float:
+def _seconds(draw: random.Random, kind: Kind, hop: str) -> float:
     """How long: from what any reader feels to what makes a lab slow; small ones are the likelier."""
     match kind:
         case Kind.BUFFER:
             return draw.uniform(0.4, 0.7)
         case Kind.SLOW_FIRST if hop == WORKER:
-            return draw.uniform(1.3, 2.5)
+            return draw.uniform(1.3, 2.5)  # less is what a model may take
         case Kind.LEAVE:
             return 0.0
         case _:
-            return 0.35 * 7.0 ** draw.random()
+            return 0.35 * math.pow(7.0, draw.random())
+
+
+def _events_needed(fault: Planted) -> int:
+    """So many that the fault leaves a trace: three full flushes, and enough behind a reader's pause."""
+    match fault.kind:
+        case Kind.BUFFER:
+            return script.events_needed(fault.fault)
+        case Kind.SLOW_READ:
+            return math.ceil((fault.seconds + 2) / BULKY_PACE_S)
+        case _:
+            return 0
+
+
+def _placed(draw: random.Random, fault: Planted, spoken: Spoken, *, is_second: bool = False) -> Planted:
+    """With the character of the output at which it begins; a cut has its time instead."""
+    share = draw.uniform(0.62, 0.8) if is_second else draw.uniform(0.3, 0.6)
+    if fault.kind is Kind.CUT:
+        return replace(fault, seconds=round(share * spoken.script.events[-1].at_s + 0.1, 3))
+    if fault.kind is Kind.BUFFER:
+        return replace(fault, at_chars=spoken.reached[script.OPENING_EVENTS])
+    return replace(fault, at_chars=max(1, int(share * spoken.length)))
+
+
+def _when(fault: Planted, spoken: Spoken) -> int:
+    """The character at which it is felt."""
+    match fault.kind:
+        case Kind.SLOW_FIRST:
+            return 0
+        case Kind.END_HOLD:
+            return spoken.length + 1
+        case _:
+            return fault.at_chars

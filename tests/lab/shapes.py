@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -81,6 +81,7 @@ class Spoken:
         return [index for index, chars in enumerate(self.chars) if chars]
 
 
+@lru_cache(maxsize=16)
 def answer(shape: Shape, *, request_id: str, events: int, seed: int, words: int = 1) -> Spoken:
     """A healthy answer with so many events of content and thoughts. Each shape is a model of its own name."""
     draw = random.Random(seed)

@@ -68,6 +68,9 @@ def test_a_real_part_listens_asks_the_next_hop_and_says_when_it_is_ready(part: P
 
 
 def test_a_clock_is_set_wrong_where_it_is_to_be() -> None:
-    chain = Chain((Place("model-worker", Part.SCRIPTED, skew_s=-3_600.0), *Chain.of(Part.APP, Part.APP).hops[1:]))
+    chain = Chain(
+        (Place("model-worker", Part.SCRIPTED, skew_s=-3_600.0, drift_ppm=200.0), *Chain.of(Part.APP, Part.APP).hops[1:])
+    )
     words = {command.name: " ".join(command.arguments) for command in placed(chain).commands}
-    assert [name for name, said in words.items() if "--clock-offset=-3600" in said] == ["model-worker sidecar"]
+    for flag in ("--clock-offset=-3600", "--clock-drift=+200"):
+        assert [name for name, said in words.items() if flag in said] == ["model-worker sidecar"]

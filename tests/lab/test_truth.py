@@ -1,163 +1,174 @@
-"""The marks: what a verdict is called when the truth is known."""
+"""The truth of a case: who may be named by the taps that are there, and what the reader's stamps show."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from otel.demo.answer import Answer, Receipt
-from tests.lab.draw import Case, Chain, Kind, Part
-from tests.lab.shapes import EVENTS, Shape, answer, texts_s
-from tests.lab.truth import Mark, Marked, mark, truth
+from otel.demo.answer import Answer
+from otel.demo.faults import CLIENT, GATEWAY, PROXY, WORKER
+from tests.lab.chain import Chain, Tap
+from tests.lab.draw import Case
+from tests.lab.middles import Part
+from tests.lab.shapes import EVENTS, Shape
+from tests.lab.test_felt import seen as seen_of
+from tests.lab.told import Kind, Planted
+from tests.lab.truth import Blame, Known, truth
 
-APPS = Chain()
-
-
-def case(kind: Kind = Kind.NONE, hop: str | None = None, seconds: float = 0.0, **changes: Any) -> Case:
-    shape = changes.pop("shape", Shape.STEADY)
-    return Case(0, 5, changes.pop("chain", APPS), shape, EVENTS[shape], kind, hop, seconds)
-
-
-def seen(of: Case, *, held_s: float = 0.0, at: int = 60, **changes: Any) -> Answer:
-    """What a reader stamps when the text from this one on is late by so much, and comes at the pace of the script."""
-    calm = answer(of.shape, request_id="", events=of.events, seed=of.seed)
-    times_s = [at_s + (held_s if index >= at else 0.0) for index, at_s in enumerate(texts_s(calm))]
-    receipts = tuple(Receipt(at_s, has_text=True) for at_s in times_s)
-    return Answer(200, receipts, times_s[-1], **{"is_whole": True, "is_done": True, **changes})
+APPS = Chain.of(Part.APP, Part.APP)
+TWO_TAPS = Chain(tuple(replace(p, tap=Tap.BOTH) if p.name == GATEWAY else p for p in APPS.hops))
 
 
-def verdict(cause: str = "none", hop: str | None = None, **changes: Any) -> dict[str, Any]:
-    said = {
-        "status": "healthy" if hop is None else "named",
-        "first_hop": hop,
-        "cause": cause,
-        "wait": None,
-        "gap_s": None,
-        "contributions": [],
-        "others": [],
-        "observed_to": "reader_kernel",
-        "confidence": 0.9,
-    }
-    return {**said, **changes}
+def case(*faults: Planted, shape: Shape = Shape.STEADY, chain: Chain = APPS) -> Case:
+    return Case(0, 5, chain, shape, EVENTS[shape], faults=faults)
 
 
-def marked(of: Case, said: dict[str, Any], reader: Answer) -> Marked:
-    return mark(of, said, reader)
+def fault(kind: Kind, hop: str, seconds: float = 2.0) -> Planted:
+    return Planted(kind, hop, seconds, 100)
 
 
-STALL = case(Kind.STALL, "gateway", 2.0)
-LATE = seen(STALL, held_s=2.0)
+def seen(of: Case, *, held_s: float = 0.0, **changes: object) -> Answer:
+    """What a reader stamps when the text from the fault on is late by so much."""
+    at_chars = of.faults[0].at_chars if of.faults else 100
+    return replace(seen_of(of.told.calm(), held_s=held_s, at_chars=at_chars), **changes)
+
+
+def known(of: Case, *taps: str, held_s: float = 2.0) -> Known:
+    [only] = truth(of, seen(of, held_s=held_s), taps or None).faults
+    return only
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("kind", "hop", "blame"),
     [
-        (verdict("app_stall", "gateway"), Mark.RIGHT),
-        (verdict("network", "gateway"), Mark.WRONG_CAUSE),
-        (verdict("app_stall", "inference-proxy"), Mark.WRONG_HOP),
-        (
-            verdict("self", "gateway-2", others=[{"cause": "app_stall", "first_hop": "gateway"}]),
-            Mark.SECOND,
-        ),
-        (verdict(), Mark.MISSED),
-        (verdict(status="inconclusive", confidence=0.0), Mark.INCONCLUSIVE),
+        (Kind.STALL, GATEWAY, Blame(GATEWAY, "app_stall")),
+        (Kind.STALL, WORKER, Blame(WORKER, "source_stall")),
+        (Kind.SLOW_FIRST, PROXY, Blame(PROXY, "slow_first_event")),
+        (Kind.END_HOLD, PROXY, Blame(PROXY, "end_hold")),
+        (Kind.CUT, WORKER, Blame(WORKER, "truncated")),
+        (Kind.FREEZE, GATEWAY, Blame(GATEWAY, "app_stall")),
+        (Kind.SELF, GATEWAY, Blame(GATEWAY, "self")),
+        (Kind.SLOW_READ, CLIENT, Blame(CLIENT, "slow_reader")),
+        (Kind.LEAVE, CLIENT, Blame(CLIENT, "client_disconnect")),
+        (Kind.BLACK_HOLE, GATEWAY, Blame(GATEWAY, "network")),
+        (Kind.LOSS, CLIENT, Blame(CLIENT, "network")),
     ],
 )
-def test_verdicts_on_a_stall_that_the_reader_felt(said: dict[str, Any], expected: Mark) -> None:
-    assert marked(STALL, said, LATE).mark is expected
+def test_with_all_taps_the_planted_hop_and_its_cause_are_right(kind: Kind, hop: str, blame: Blame) -> None:
+    assert known(case(fault(kind, hop))).blames == {blame}
 
 
-@pytest.mark.parametrize(("confidence", "is_accusation"), [(0.79, False), (0.8, True)])
-def test_what_is_wrong_is_an_accusation_from_a_confidence_on(confidence: float, is_accusation: bool) -> None:
-    said = verdict("app_stall", "inference-proxy", confidence=confidence)
-    assert marked(STALL, said, LATE).is_confidently_wrong == is_accusation
+@pytest.mark.parametrize(
+    ("taps", "hop", "right"),
+    [
+        ((WORKER, GATEWAY), PROXY, Blame(GATEWAY, None)),
+        ((WORKER, GATEWAY), GATEWAY, Blame(GATEWAY, None)),
+        ((WORKER, PROXY), GATEWAY, Blame(CLIENT, None)),
+        ((PROXY, GATEWAY), WORKER, Blame(PROXY, None)),
+        ((PROXY, GATEWAY), GATEWAY, Blame(GATEWAY, "app_stall")),
+    ],
+)
+def test_where_a_tap_is_missing_the_merged_segment_is_right(taps: tuple[str, ...], hop: str, right: Blame) -> None:
+    assert known(case(fault(Kind.STALL, hop)), *taps).blames == {right}
 
 
-def test_a_fault_that_the_reader_did_not_feel_may_be_missed() -> None:
-    assert marked(case(Kind.STALL, "gateway", 0.35), verdict(), seen(STALL, held_s=0.2)).mark is Mark.UNFELT
+def test_a_sidecar_that_is_not_asked_is_part_of_the_segment_around_it() -> None:
+    of = case(fault(Kind.SELF, PROXY))
+    assert known(of, WORKER, GATEWAY).blames == {Blame(GATEWAY, None)}
+    assert known(of, WORKER, GATEWAY).segment is None
 
 
-def test_who_is_named_for_nothing_is_accused_unless_the_reader_waited_all_the_same() -> None:
-    none, said = case(), verdict("app_stall", "gateway")
-    assert marked(none, said, seen(none)).mark is Mark.ACCUSED
-    assert marked(none, said, seen(none, held_s=1.0)).mark is Mark.DISTURBED
-    assert marked(none, verdict(), seen(none)).mark is Mark.HEALTHY
+def test_two_taps_of_a_hop_split_its_app_from_its_link() -> None:
+    stalled = known(case(fault(Kind.STALL, GATEWAY), chain=TWO_TAPS))
+    assert (stalled.blames, stalled.segment) == ({Blame(GATEWAY, "app_stall")}, "gateway egress>gateway")
+    cut_off = known(case(fault(Kind.BLACK_HOLE, GATEWAY), chain=TWO_TAPS))
+    assert cut_off.blames == {Blame(GATEWAY, "network")}
 
 
-def test_a_stall_within_the_rhythm_of_the_source_is_not_shown() -> None:
-    of = case(Kind.STALL, "model-worker", 0.8, shape=Shape.BURSTY)
-    assert not truth(of, seen(of, held_s=0.4)).is_shown
-    assert truth(of, seen(of, held_s=2.0)).is_shown
+def test_behind_the_last_tap_nothing_can_be_told() -> None:
+    of = case(fault(Kind.STALL, GATEWAY), chain=APPS.without(GATEWAY))
+    assert not known(of).is_tellable
+    assert known(case(fault(Kind.STALL, PROXY), chain=of.chain)).is_tellable
+
+
+def test_a_hop_that_always_buffers_may_be_named_besides_what_was_planted_and_no_seconds_are_known() -> None:
+    of = case(fault(Kind.STALL, WORKER), chain=Chain.of(Part.APP, Part.NGINX_BUFFERING))
+    true = truth(of, seen(of, held_s=2.0))
+    assert {Blame(GATEWAY, "buffering"), Blame(WORKER, "source_stall")} <= true.blames
+    assert true.faults[0].term_s is None
+
+
+# ------------------------------------------------------------------------ what the reader's stamps show
+
+
+def test_a_stall_is_shown_when_the_reader_waited_longer_than_a_healthy_path_adds() -> None:
+    of = case(fault(Kind.STALL, GATEWAY))
+    assert known(of, held_s=2.0).is_shown
+    assert not known(of, held_s=0.2).is_shown
+
+
+def test_a_stall_within_the_rhythm_of_the_source_is_not_shown_and_a_hop_has_none() -> None:
+    for hop, is_shown in ((WORKER, False), (GATEWAY, True)):
+        of = case(fault(Kind.STALL, hop), shape=Shape.BURSTY)
+        assert known(of, held_s=0.4).is_shown == is_shown
+        assert known(of, held_s=2.0).is_shown
 
 
 def test_a_hop_that_no_tap_tells_from_the_source_has_its_rhythm() -> None:
-    of = case(Kind.STALL, "inference-proxy", 0.4, shape=Shape.BURSTY, chain=Chain(blind="model-worker"))
-    assert not truth(of, seen(of, held_s=0.4)).is_shown
-    assert truth(of, seen(of, held_s=2.0)).is_shown
+    of = case(fault(Kind.STALL, PROXY), shape=Shape.BURSTY)
+    assert not known(of, PROXY, GATEWAY, held_s=0.4).is_shown
+    assert known(of, WORKER, GATEWAY, held_s=0.4).is_shown
 
 
-def test_a_hop_has_no_rhythm() -> None:
-    of = case(Kind.STALL, "gateway", 0.4, shape=Shape.BURSTY)
-    assert truth(of, seen(of, held_s=0.4)).is_shown
+def test_a_source_that_shows_no_rhythm_cannot_be_told_from_its_habit() -> None:
+    assert not known(case(fault(Kind.STALL, WORKER), shape=Shape.AT_ONCE)).is_tellable
+    assert known(case(fault(Kind.STALL, GATEWAY), shape=Shape.AT_ONCE)).is_tellable
 
 
-def test_long_thoughts_hide_no_stall_between_texts() -> None:
-    of = case(Kind.STALL, "model-worker", 0.5, shape=Shape.INTERLEAVED)
-    assert truth(of, seen(of, held_s=0.5, at=30)).is_shown
+@pytest.mark.parametrize("change", [{"is_whole": False, "is_done": False}, {"is_done": False}])
+def test_a_cut_is_shown_by_a_missing_end_and_by_a_missing_mark(change: dict[str, bool]) -> None:
+    of = case(fault(Kind.CUT, WORKER))
+    [broken] = truth(of, seen(of, **change)).faults
+    [whole] = truth(of, seen(of)).faults
+    assert (broken.is_shown, whole.is_shown) == (True, False)
+
+
+def test_of_two_faults_each_is_looked_for_where_it_is() -> None:
+    late, early = replace(fault(Kind.STALL, GATEWAY), at_chars=500), fault(Kind.STALL, PROXY)
+    of = case(early, late)
+    first, second = truth(of, seen(of, held_s=2.0)).faults
+    assert (first.is_shown, second.is_shown) == (True, False)
+
+
+# ----------------------------------------------------------------------------------- seconds and noise
 
 
 @pytest.mark.parametrize(
-    ("blind", "hop", "right"),
+    ("kind", "hop", "label", "seconds"),
     [
-        ("inference-proxy", "inference-proxy", "gateway"),
-        ("inference-proxy", "gateway", "gateway"),
-        ("gateway", "gateway", "client"),
-        ("model-worker", "model-worker", "inference-proxy"),
-        ("model-worker", "gateway", "gateway"),
+        (Kind.STALL, GATEWAY, "inference-proxy>gateway", 2.0),
+        (Kind.STALL, WORKER, "source", 2.0),
+        (Kind.SELF, GATEWAY, "self:gateway", 2.0),
+        (Kind.SLOW_READ, CLIENT, "gateway>client", 2.0),
     ],
 )
-def test_where_a_tap_is_missing_the_merged_segment_is_right(blind: str, hop: str, right: str) -> None:
-    of = case(Kind.STALL, hop, 2.0, chain=Chain(blind=blind))
-    assert marked(of, verdict("app_stall", right), LATE).mark is Mark.RIGHT
-    if hop != right:
-        assert marked(of, verdict("app_stall", hop), LATE).mark is Mark.WRONG_HOP
+def test_the_planted_segment_and_its_seconds(kind: Kind, hop: str, label: str, seconds: float) -> None:
+    one = known(case(fault(kind, hop)))
+    assert (one.segment, one.term_s) == (label, pytest.approx(seconds))
 
 
-def test_behind_the_last_tap_healthy_is_no_miss_where_it_says_how_far_it_saw() -> None:
-    of = case(Kind.STALL, "gateway", 2.0, chain=Chain(blind="gateway"))
-    assert marked(of, verdict(observed_to="our_kernel"), LATE).mark is Mark.BEYOND
-    assert marked(of, verdict(observed_to="reader_kernel"), LATE).mark is Mark.MISSED
-    assert marked(STALL, verdict(observed_to="our_kernel"), LATE).mark is Mark.MISSED
+def test_a_stall_that_is_shorter_than_the_pause_it_falls_into_adds_nothing() -> None:
+    assert known(case(fault(Kind.STALL, WORKER, 0.001))).term_s == pytest.approx(0.025, abs=0.006)
 
 
-def test_a_hop_that_always_buffers_is_right_to_be_named_besides_what_was_planted() -> None:
-    buffering = Chain(gateway=Part.NGINX_BUFFERING)
-    none, stalled = case(chain=buffering), case(Kind.STALL, "model-worker", 2.0, chain=buffering)
-    assert marked(none, verdict("buffering", "gateway"), seen(none, held_s=0.6)).mark is Mark.RIGHT
-    assert marked(none, verdict(), seen(none, held_s=0.6)).mark is Mark.MISSED
-    for said in (verdict("buffering", "gateway"), verdict("source_stall", "model-worker")):
-        assert marked(stalled, said, LATE).mark is Mark.RIGHT
-
-
-def test_a_cut_is_shown_by_a_missing_end_and_by_a_missing_mark() -> None:
-    of = case(Kind.CUT, "model-worker", 1.0)
-    assert truth(of, seen(of, is_whole=False, is_done=False)).is_shown
-    assert truth(of, seen(of, is_done=False)).is_shown
-
-
-def test_seconds_are_compared_with_what_was_planted_and_with_what_the_reader_stamped() -> None:
-    terms = [{"segment": "source", "seconds": 0.025}, {"segment": "inference-proxy>gateway", "seconds": 1.96}]
-    said = verdict("app_stall", "gateway", wait="gap", gap_s=1.985, contributions=terms)
-    result = marked(STALL, said, LATE)
-    assert result.term is not None
-    assert result.term.error_s == pytest.approx(-0.04)
-    assert result.total is not None
-    assert result.total.known_s == pytest.approx(LATE.longest_gap_s)
-    assert not result.total.is_within
-
-
-def test_of_a_source_in_a_pause_the_planted_seconds_are_those_of_its_script() -> None:
-    """A stall that is shorter than the pause it falls into adds nothing."""
-    of = case(Kind.STALL, "model-worker", 0.001, shape=Shape.STEADY)
-    assert truth(of, seen(of)).term_s == pytest.approx(0.025, abs=0.006)
+def test_what_nobody_planted_is_the_machines() -> None:
+    none = case()
+    assert truth(none, seen(none, held_s=1.0)).excess_s == pytest.approx(1.0, abs=0.05)
+    of = case(fault(Kind.STALL, GATEWAY))
+    assert truth(of, seen(of, held_s=2.0)).excess_s == pytest.approx(0.0, abs=0.05)
+    assert truth(of, seen(of, held_s=2.7)).excess_s == pytest.approx(0.7, abs=0.05)
+    frozen = case(fault(Kind.FREEZE, GATEWAY))
+    assert truth(frozen, seen(frozen, held_s=2.0)).excess_s == pytest.approx(0.0, abs=0.05)
+    slow = case(fault(Kind.SLOW_READ, CLIENT))
+    assert truth(slow, seen(slow, held_s=2.0)).excess_s is None

@@ -30,6 +30,7 @@ def topology(chain: Chain, *, ports: Sequence[int], folder: Path, paths: Mapping
     for index, place in enumerate(chain.hops):
         door, app, admin, egress = rest[PORTS_OF_PLACE * index :][:PORTS_OF_PLACE]
         more: list[str] = ["--exact"] if chain.is_exact else []
+        more += [f"--clock-drift={place.drift_ppm:+g}"] if place.drift_ppm else []
         if place.tap is Tap.BOTH:
             more.append(f"--egress=next=127.0.0.1:{egress}={asked_url}")
             asked_url = url(egress)

@@ -1,211 +1,204 @@
-"""What is true of a case, what its reader's own stamps show of it, and the mark that a verdict gets.
+"""What is true of a case: who may be named for each of its faults, and what the reader's stamps show of them.
 
-Nothing here asks the code under test: the worker's script says what would have come without the fault, the fault says
-what was added, and the reader says what arrived.
+Nothing here asks the code under test: the worker's script says what would have come without a fault, the fault says
+what was added, the chain says which taps could see it, and the reader says what arrived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
 
-from otel.demo import check
 from otel.demo.answer import Answer
-from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
-from otel.demo.faults import CLIENT, GATEWAY, HOPS, PROXY, SLOW_FIRST_S, WORKER
-from otel.demo.script import Script
-from tests.lab.draw import Case, Kind, Part
-from tests.lab.shapes import answer, longest_pause_s, texts_s
+from otel.demo.faults import CLIENT, SLOW_FIRST_S, WORKER
+from otel.hop import EGRESS
+from tests.lab.chain import Chain, Stretch, stretches
+from tests.lab.draw import Case
+from tests.lab.felt import Wait, has_rhythm, waits
+from tests.lab.middles import PARTS
+from tests.lab.shapes import Spoken, longest_pause_s
+from tests.lab.told import LINKING, READING, STOPPING, Kind, Planted, first_event, planted
 
 FELT_S: Final = 0.3
 """What a reader must wait longer than without the fault, in seconds, for the fault to be one that its stamps show: the
 floor of verdicts and the noise of a busy machine."""
-CONFIDENT: Final = 0.8
-"""From here on a wrong verdict is an accusation."""
+QUIET_S: Final = 0.2
+"""More than this, in seconds, no healthy answer is late on a machine that nobody else uses."""
 RHYTHM: Final = 2.0
 """A pause of the source is shown when it is so many times as long as any other of the answer: what is shorter may be
 its rhythm."""
-HEALTHY: Final = "healthy"
-INCONCLUSIVE: Final = "inconclusive"
 
-
-class Mark(StrEnum):
-    """How a verdict compares with what is known."""
-
-    RIGHT = "right"
-    HEALTHY = "healthy"
-    UNFELT = "not felt"
-    BEYOND = "beyond"
-    DISTURBED = "disturbed"
-    INCONCLUSIVE = "inconclusive"
-    MISSED = "missed"
-    SECOND = "second"
-    WRONG_CAUSE = "wrong cause"
-    WRONG_HOP = "wrong hop"
-    ACCUSED = "accused"
-
-
-MEANING: Final = {
-    Mark.RIGHT: "cause and hop are those planted",
-    Mark.HEALTHY: "nothing was planted, nobody was named",
-    Mark.UNFELT: "the reader's stamps show no fault, nobody was named",
-    Mark.BEYOND: "behind the last tap, and the verdict says that it saw no delivery",
-    Mark.DISTURBED: "nothing was planted, yet the reader waited: the machine was busy",
-    Mark.INCONCLUSIVE: "cannot tell",
-    Mark.MISSED: "called healthy, though the reader's stamps show the fault",
-    Mark.SECOND: "another was named first, and the planted one beside it",
-    Mark.WRONG_CAUSE: "the planted hop, another cause",
-    Mark.WRONG_HOP: "another hop",
-    Mark.ACCUSED: "nothing was planted, the reader's stamps show nothing, and somebody was named",
-}
-WRONG: Final = frozenset({Mark.MISSED, Mark.SECOND, Mark.WRONG_CAUSE, Mark.WRONG_HOP, Mark.ACCUSED})
 _CAUSES: Final = {
-    Kind.STALL: ("app_stall", "source_stall"),
-    Kind.SLOW_FIRST: ("slow_first_event", "slow_first_event"),
-    Kind.CUT: ("truncated", "truncated"),
-    Kind.BUFFER: ("buffering", "source_stall"),
-    Kind.FREEZE: ("app_stall", "source_stall"),
-    Kind.SELF: ("self", "self"),
-    Kind.SLOW_READ: ("slow_reader", ""),
-    Kind.LEAVE: ("client_disconnect", ""),
+    Kind.STALL: ({"app_stall"}, {"source_stall"}),
+    Kind.SLOW_FIRST: ({"slow_first_event"}, {"slow_first_event"}),
+    Kind.END_HOLD: ({"end_hold"}, {"end_hold"}),
+    Kind.CUT: ({"truncated"}, {"truncated"}),
+    Kind.BUFFER: ({"buffering", "app_stall"}, {"source_stall"}),
+    Kind.FREEZE: ({"app_stall"}, {"source_stall"}),
+    Kind.SLOW_READ: ({"slow_reader"}, set[str]()),
+    Kind.LEAVE: ({"client_disconnect"}, set[str]()),
+    Kind.BLACK_HOLE: ({"network"}, set[str]()),
+    Kind.LOSS: ({"network"}, set[str]()),
+    Kind.RATE: ({"network"}, set[str]()),
 }
-"""The cause of each kind at a hop or the client, and at the source."""
+"""The causes of each kind at a hop, a link or the reader, and at the source."""
 _RELEASES: Final = frozenset({"buffering", "app_stall", "slow_first_event", "end_hold"})
-"""What a hop that buffers all of an answer is rightly called: short answers see one or two releases only."""
+"""What a hop that always buffers is rightly called: short answers see one or two releases only."""
+_TIMED: Final = frozenset({Kind.STALL, Kind.SLOW_FIRST, Kind.END_HOLD})
+"""Faults of which it is known in which wait of the reader they are felt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """One right answer. cause None: the segment is merged, and no cause within it can be told."""
+    """One right answer. cause None: several lie in the segment, and no cause within it can be told."""
 
     hop: str
     cause: str | None
 
+    def fits(self, hop: str, cause: str) -> bool:
+        return self.hop == hop and self.cause in {None, cause}
+
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """What is known of one case: who may be named, and what the reader saw of it.
+class Known:
+    """What is known of one fault.
 
-    term_s: what the planted segment adds to the wait in seconds, and segment, how its label ends; None where the fault
-    adds no delay that is known that exactly. is_shown: the reader's stamps show it. is_disturbed: they show more
-    than the worker's script and the fault explain.
+    blames: any of them is right. is_shown: the reader's stamps show it. is_tellable: there is a tap that can tell it;
+    where not, to say that it cannot be told is right. segment: the label of its term, and term_s what it adds in
+    seconds, None where that is not known exactly.
     """
 
+    fault: Planted
     blames: frozenset[Blame]
     is_shown: bool
-    is_disturbed: bool
+    is_tellable: bool
     segment: str | None = None
     term_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """One verdict, marked. term and total compare its seconds with the planted ones and with the reader's."""
+class Truth:
+    """All that is known of a case. holders: who may be named for hops that always buffer.
 
-    case: Case
-    mark: Mark
-    named: str
-    truth: str
-    confidence: float
-    term: Comparison | None
-    total: Comparison | None
+    late_s: what the script does not explain of the reader's longest wait. excess_s: the most that no fault explains
+    either, None where that is not known.
+    """
+
+    faults: tuple[Known, ...]
+    holders: frozenset[Blame]
+    late_s: float
+    excess_s: float | None
 
     @property
-    def is_confidently_wrong(self) -> bool:
-        return self.mark in WRONG and self.confidence >= CONFIDENT
+    def blames(self) -> frozenset[Blame]:
+        return self.holders.union(*(known.blames for known in self.faults))
 
 
-def truth(case: Case, seen: Answer) -> Truth:
-    """What is true of the case, and what its reader's stamps show."""
-    calm = _script(case, is_calm=True)
-    late_s = max([(seen.first_text_s or 0.0) - texts_s(calm)[0], *(added_s for _, added_s in _gaps(seen, calm))])
-    buffers = [hop for hop, part in case.chain.parts.items() if part is Part.NGINX_BUFFERING]
-    blames = {blame for hop in buffers for blame in _blames(case, hop, _RELEASES)}
-    if case.hop is not None:
-        kind = Kind.STALL if case.kind is Kind.FREEZE else case.kind
-        causes = {_CAUSES[kind][case.hop == WORKER]}
-        causes |= {"app_stall"} if kind is Kind.BUFFER and case.hop != WORKER else set()
-        blames |= _blames(case, case.hop, frozenset(causes))
-    segment, term_s = (None, None) if buffers or case.chain.blind else _term(case)
+def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Truth:
+    """What is true of the case, seen by these taps of its chain; None is all of them.
+
+    `client` among them is the reader's own record.
+    """
+    taps = case.chain.taps if taps is None else taps
+    spoken = case.told.calm()
+    felt = waits(seen, spoken)
+    cuts = stretches(case.chain.names, taps)
+    holding = [p.name for p in case.chain.hops if PARTS[p.part].holds is not None]
+    known = tuple(
+        _known(
+            fault,
+            _stretch(case.chain, fault, cuts, taps),
+            cuts,
+            seen=seen,
+            felt=felt,
+            spoken=spoken,
+            has_record=CLIENT in taps,
+        )
+        for fault in case.faults
+    )
     return Truth(
-        frozenset(blames),
-        is_shown=_is_shown(case, seen, calm, late_s=late_s),
-        is_disturbed=late_s > FELT_S,
-        segment=segment,
+        faults=known if not holding else tuple(replace(each, segment=None, term_s=None) for each in known),
+        holders=frozenset(b for name in holding for b in _blames_of(_of_app(cuts, name), _RELEASES)),
+        late_s=max((wait.added_s for wait in felt), default=0.0),
+        excess_s=None if holding else _excess(case.faults, felt, spoken.length),
+    )
+
+
+def _known(
+    fault: Planted,
+    stretch: Stretch | None,
+    cuts: tuple[Stretch, ...],
+    *,
+    seen: Answer,
+    felt: list[Wait],
+    spoken: Spoken,
+    has_record: bool,
+) -> Known:
+    at_source = stretch is not None and stretch.upstream is None
+    is_last = stretch is cuts[-1] and not cuts[-1].is_whole and not has_record
+    label, term_s = _term(fault, spoken, stretch)
+    return Known(
+        fault,
+        frozenset(_blames(fault, stretch, at_source=at_source)),
+        is_shown=_is_shown(fault, seen, felt, spoken, at_source=at_source),
+        is_tellable=not is_last and (has_rhythm(spoken) or not at_source or fault.kind not in _RHYTHMIC),
+        segment=label,
         term_s=term_s,
     )
 
 
-def mark(case: Case, verdict: Mapping[str, Any], seen: Answer) -> Marked:
-    """The mark of a verdict, as the collector answered it."""
-    known = truth(case, seen)
-    named = Blame(verdict["first_hop"], verdict["cause"]) if verdict["status"] == "named" else None
-    terms = verdict["contributions"]
-    how = _mark(case, known, named, verdict)
-    term = total = None
-    if how is Mark.RIGHT and known.segment is not None and known.term_s is not None and terms:
-        planted = [part["seconds"] for part in terms if part["segment"].endswith(known.segment)]
-        term = Comparison(sum(planted), known.term_s, TERM_LIMIT_S)
-    if how is Mark.RIGHT and terms and (waited_s := _waited(seen, verdict)) is not None:
-        total = Comparison(sum(part["seconds"] for part in terms), waited_s, SUM_LIMIT_S)
-    return Marked(
-        case=case,
-        mark=how,
-        named=f"{named.cause} @ {named.hop}" if named else verdict["status"],
-        truth=" or ".join(sorted(f"{blame.cause or 'any'} @ {blame.hop}" for blame in known.blames)) or HEALTHY,
-        confidence=verdict["confidence"],
-        term=term,
-        total=total,
-    )
+_RHYTHMIC: Final = frozenset({Kind.STALL, Kind.BUFFER, Kind.FREEZE, Kind.END_HOLD})
+"""What at the source is told from its rhythm alone."""
 
 
-def _mark(case: Case, known: Truth, named: Blame | None, verdict: Mapping[str, Any]) -> Mark:
-    if named is None and verdict["status"] == INCONCLUSIVE:
-        return Mark.INCONCLUSIVE
-    if not known.blames:
-        if named is None:
-            return Mark.HEALTHY
-        return Mark.DISTURBED if known.is_disturbed else Mark.ACCUSED
-    if named is None:
-        if _is_beyond(case) and verdict["observed_to"] == "our_kernel":
-            return Mark.BEYOND
-        return Mark.MISSED if known.is_shown else Mark.UNFELT
-    if _fits(named, known.blames):
-        return Mark.RIGHT
-    if any(named.hop == blame.hop for blame in known.blames):
-        return Mark.WRONG_CAUSE
-    others = [Blame(other["first_hop"], other["cause"]) for other in verdict["others"]]
-    return Mark.SECOND if any(_fits(other, known.blames) for other in others) else Mark.WRONG_HOP
+# ---------------------------------------------------------------------------------- where it lies
 
 
-def _fits(named: Blame, blames: frozenset[Blame]) -> bool:
-    return named in blames or Blame(named.hop, None) in blames
+def _stretch(chain: Chain, fault: Planted, cuts: tuple[Stretch, ...], taps: Collection[str]) -> Stretch | None:
+    """The stretch between two taps in which it happened; None where a sidecar itself did it and can say so."""
+    if fault.kind in READING:
+        return cuts[-1]
+    if fault.kind in LINKING:
+        return _of_link(cuts, fault.hop)
+    if fault.kind is not Kind.SELF:
+        return _of_app(cuts, fault.hop)
+    if fault.hop in taps or fault.hop + EGRESS in taps:
+        return None
+    beyond = (*chain.names, CLIENT)[chain.names.index(fault.hop) + 1]
+    return _of_link(cuts, beyond)
 
 
-def _is_beyond(case: Case) -> bool:
-    """Whether the fault lies where no tap is: only the hop behind the last tap and the reader saw it."""
-    return case.chain.blind == GATEWAY and case.hop in {GATEWAY, CLIENT, None}
+def _of_app(cuts: Iterable[Stretch], name: str) -> Stretch:
+    return next(each for each in cuts if name in each.apps)
 
 
-def _blames(case: Case, hop: str, causes: frozenset[str]) -> set[Blame]:
-    """Who may be named for what happened at this hop: where a tap is missing, the segment that hides it."""
-    order = (*HOPS, CLIENT)
-    blind = case.chain.blind
-    if blind is None or case.kind is Kind.SELF:
-        return {Blame(hop, cause) for cause in causes}
-    merged = order[order.index(blind) + 1]
-    if hop in {blind, merged}:
-        return {Blame(merged, None)}
-    return {Blame(hop, cause) for cause in causes}
+def _of_link(cuts: Iterable[Stretch], to: str) -> Stretch:
+    return next(each for each in cuts if to in each.links)
 
 
-def _is_shown(case: Case, seen: Answer, calm: Script, *, late_s: float) -> bool:
+def _blames(fault: Planted, stretch: Stretch | None, *, at_source: bool) -> set[Blame]:
+    if stretch is None:
+        return {Blame(fault.hop, "self")}
+    if fault.kind is Kind.SELF:
+        return {Blame(stretch.first_hop, None)}
+    return _blames_of(stretch, _CAUSES[fault.kind][at_source])
+
+
+def _blames_of(stretch: Stretch, causes: Collection[str]) -> set[Blame]:
+    """Where a tap is missing, the segment that hides it, and any cause."""
+    if not stretch.is_whole:
+        return {Blame(stretch.first_hop, None)}
+    return {Blame(stretch.first_hop, cause) for cause in causes}
+
+
+# ------------------------------------------------------------------------ what the reader's stamps show
+
+
+def _is_shown(fault: Planted, seen: Answer, felt: list[Wait], spoken: Spoken, *, at_source: bool) -> bool:
     """Whether the reader's stamps show the fault. A hop that no tap tells from the source has the source's rhythm."""
-    at_source = case.hop == WORKER or (case.hop == PROXY and case.chain.blind == WORKER)
-    match case.kind:
+    where = [wait for wait in felt if fault.kind not in _TIMED or wait.holds(fault, spoken.length)]
+    match fault.kind:
         case Kind.CUT:
             return not (seen.is_whole and seen.is_done)
         case Kind.LEAVE:
@@ -214,50 +207,43 @@ def _is_shown(case: Case, seen: Answer, calm: Script, *, late_s: float) -> bool:
             return (seen.held_off_s or 0.0) > FELT_S
         case Kind.SLOW_FIRST if at_source:
             return (seen.first_text_s or 0.0) > SLOW_FIRST_S + FELT_S
-        case Kind.STALL | Kind.BUFFER | Kind.FREEZE if at_source:
-            felt_s = max((gap_s for gap_s, added_s in _gaps(seen, calm) if added_s > FELT_S), default=0.0)
-            return felt_s > RHYTHM * longest_pause_s(calm)
+        case Kind.BUFFER if at_source:
+            return False  # a source that sends many events at a time may do so on purpose
+        case _ if at_source and fault.kind in _RHYTHMIC:
+            felt_s = max((wait.wait_s for wait in where if wait.added_s > FELT_S), default=0.0)
+            return felt_s > RHYTHM * longest_pause_s(spoken)
         case _:
-            return late_s > FELT_S
+            return max((wait.added_s for wait in where), default=0.0) > FELT_S
 
 
-def _gaps(seen: Answer, calm: Script) -> list[tuple[float, float]]:
-    """The reader's waits between pieces of text, each with what it has more than without the fault, in seconds."""
-    pairs = zip(pairwise(seen.texts_s), pairwise(texts_s(calm)), strict=False)  # what broke off has fewer
-    return [(b - a, (b - a) - (d - c)) for (a, b), (c, d) in pairs]
+def _excess(faults: Collection[Planted], felt: list[Wait], length: int) -> float | None:
+    """The longest that nobody planted: the machine had other work."""
+    if any(fault.kind not in {*_TIMED, Kind.BUFFER, Kind.FREEZE, Kind.SELF, Kind.CUT, Kind.LEAVE} for fault in faults):
+        return None
+    left = [wait.added_s - sum(f.seconds for f in faults if _explains(f, wait, length)) for wait in felt]
+    if any(fault.kind in STOPPING for fault in faults) and left:
+        left[left.index(max(left))] -= max(fault.seconds for fault in faults)  # wherever it was, it was felt once
+    return max(left, default=0.0)
 
 
-def _term(case: Case) -> tuple[str | None, float | None]:
-    """How the label of the planted segment ends, and what it adds in seconds."""
-    at_source = case.hop == WORKER
-    label = "source" if at_source else f">{case.hop}"
-    match case.kind:
-        case Kind.STALL if at_source:
-            due = _script(case, is_calm=False).events
-            return label, due[case.middle].at_s - due[case.middle - 1].at_s
-        case Kind.SLOW_FIRST if texts_s(_script(case, is_calm=True))[0] > FELT_S:
+def _explains(fault: Planted, wait: Wait, length: int) -> bool:
+    return fault.kind is Kind.BUFFER or (fault.kind in _TIMED and wait.holds(fault, length))
+
+
+def _term(fault: Planted, spoken: Spoken, stretch: Stretch | None) -> tuple[str | None, float | None]:
+    """The label of the planted segment, and what it adds in seconds."""
+    if stretch is None:
+        return f"self:{fault.hop}", fault.seconds
+    if not stretch.is_whole or fault.kind is Kind.SELF:
+        return None, None
+    match fault.kind:
+        case Kind.STALL if fault.hop == WORKER:
+            index = first_event(spoken, fault)
+            due = planted(spoken.script, fault, index=index).events
+            return stretch.label, due[index].at_s - due[index - 1].at_s
+        case Kind.SLOW_FIRST if spoken.script.events[spoken.texts[0]].at_s > FELT_S:
             return None, None  # thoughts go before the text, and take up part of it
-        case Kind.SELF:
-            return f"self:{case.hop}", case.seconds
-        case Kind.STALL | Kind.SLOW_FIRST | Kind.BUFFER | Kind.FREEZE | Kind.SLOW_READ:
-            return label, case.seconds
+        case Kind.STALL | Kind.SLOW_FIRST | Kind.END_HOLD | Kind.BUFFER | Kind.FREEZE | Kind.SLOW_READ:
+            return stretch.label, fault.seconds
         case _:
             return None, None
-
-
-def _script(case: Case, *, is_calm: bool) -> Script:
-    """What the worker sends; is_calm: without its own fault. A slow reader always has an answer made for it."""
-    fault = case.fault if case.kind is Kind.SLOW_READ or (case.hop == WORKER and not is_calm) else None
-    return answer(case.shape, request_id="", events=case.events, seed=case.seed, fault=fault)
-
-
-def _waited(seen: Answer, verdict: Mapping[str, Any]) -> float | None:
-    """The reader's own measurement of the wait that the verdict is about, of several the one that comes nearest: a
-    stream has many gaps, and the verdict need not be about the longest; its first output may be a thought."""
-    if verdict["wait"] == "first_event" and seen.first_text_s is not None:
-        waits_s = [seen.receipts[0].at_s, seen.first_text_s]
-    elif verdict["wait"] == "gap" and seen.held_off_s is None:
-        waits_s = [later - earlier for earlier, later in pairwise(seen.texts_s)]
-    else:
-        return check.waited(seen, verdict["wait"])
-    return min(waits_s, key=lambda wait_s: abs(wait_s - verdict["gap_s"]), default=None)

@@ -1,0 +1,178 @@
+"""The mark that a verdict gets, when it is known what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final
+
+from otel.demo import check
+from otel.demo.answer import Answer
+from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
+from tests.lab.draw import Case
+from tests.lab.truth import FELT_S, QUIET_S, Known, Truth, truth
+
+CONFIDENT: Final = 0.8
+"""From here on a wrong verdict is an accusation."""
+LAGGED_S: Final = 0.2
+"""A machine that lets one process wait so long may have made a wait that is told like any other."""
+HEALTHY: Final = "healthy"
+INCONCLUSIVE: Final = "inconclusive"
+
+
+class Mark(StrEnum):
+    """How a verdict compares with what is known."""
+
+    RIGHT = "right"
+    HEALTHY = "healthy"
+    UNFELT = "not felt"
+    BEYOND = "beyond"
+    DISTURBED = "disturbed"
+    INCONCLUSIVE = "inconclusive"
+    HALF = "half"
+    MISSED = "missed"
+    SECOND = "second"
+    WRONG_CAUSE = "wrong cause"
+    WRONG_HOP = "wrong hop"
+    ACCUSED = "accused"
+
+
+MEANING: Final = {
+    Mark.RIGHT: "cause and hop are those planted; of two faults one is named first, and the other beside it",
+    Mark.HEALTHY: "nothing was planted, nobody was named",
+    Mark.UNFELT: "the reader's stamps show no fault, nobody was named",
+    Mark.BEYOND: "no tap could tell it, and the verdict says so",
+    Mark.DISTURBED: "somebody was named for a wait that the machine made, and whatever was planted is told, too",
+    Mark.INCONCLUSIVE: "cannot tell",
+    Mark.HALF: "of two faults that the reader's stamps show only one is told",
+    Mark.MISSED: "called healthy, though the reader's stamps show the fault",
+    Mark.SECOND: "another was named first, and the planted one beside it",
+    Mark.WRONG_CAUSE: "the planted hop, another cause",
+    Mark.WRONG_HOP: "another hop",
+    Mark.ACCUSED: "nothing was planted, the reader's stamps show nothing, and somebody was named",
+}
+WRONG: Final = frozenset({Mark.MISSED, Mark.SECOND, Mark.WRONG_CAUSE, Mark.WRONG_HOP, Mark.ACCUSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a verdict says: who is named, and who beside. Pairs of hop and cause."""
+
+    first: tuple[str, str] | None
+    others: tuple[tuple[str, str], ...]
+
+    @property
+    def all(self) -> tuple[tuple[str, str], ...]:
+        return (*(() if self.first is None else (self.first,)), *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """One verdict, marked. term and total compare its seconds with the planted ones and with the reader's.
+
+    is_shown: the reader's stamps show a fault. lag_s: how long the machine let a process wait meanwhile.
+    """
+
+    case: Case
+    mark: Mark
+    named: str
+    truth: str
+    confidence: float
+    is_shown: bool
+    lag_s: float
+    term: Comparison | None
+    total: Comparison | None
+
+    @property
+    def is_confidently_wrong(self) -> bool:
+        return self.mark in WRONG and self.confidence >= CONFIDENT
+
+
+def mark(
+    case: Case, verdict: Mapping[str, Any], seen: Answer, *, taps: Collection[str] | None = None, lag_s: float = 0.0
+) -> Marked:
+    """The mark of a verdict, as the collector answers it. taps: those that it rests on, all where None."""
+    known = truth(case, seen, taps)
+    told = _told(verdict)
+    how = _mark(known, told, verdict, lag_s=lag_s)
+    named = verdict["status"] if told.first is None else f"{told.first[1]} @ {told.first[0]}"
+    return Marked(
+        case=case,
+        mark=how,
+        named=named,
+        truth=" or ".join(sorted(f"{blame.cause or 'any'} @ {blame.hop}" for blame in known.blames)) or HEALTHY,
+        confidence=verdict["confidence"],
+        is_shown=any(each.is_shown for each in known.faults),
+        lag_s=lag_s,
+        term=_term(known, verdict) if how is Mark.RIGHT else None,
+        total=_total(seen, verdict) if how is Mark.RIGHT else None,
+    )
+
+
+def _told(verdict: Mapping[str, Any]) -> Told:
+    first = (verdict["first_hop"], verdict["cause"]) if verdict["status"] == "named" else None
+    return Told(first, tuple((other["first_hop"], other["cause"]) for other in verdict["others"]))
+
+
+def _mark(known: Truth, told: Told, verdict: Mapping[str, Any], *, lag_s: float) -> Mark:
+    shown = [each for each in known.faults if each.is_shown]
+    to_tell = [each for each in shown if each.is_tellable]
+    if told.first is None:
+        return _mark_of_nobody(known, shown, verdict)
+    if any(blame.fits(*told.first) for blame in known.blames):
+        return Mark.RIGHT if all(_is_told(each, told) for each in to_tell) else Mark.HALF
+    is_noise = lag_s > LAGGED_S if known.excess_s is None else known.excess_s > QUIET_S
+    if is_noise and all(_is_told(each, told) for each in to_tell):
+        return Mark.DISTURBED
+    if not known.blames:
+        return Mark.ACCUSED
+    if any(told.first[0] == blame.hop for blame in known.blames):
+        return Mark.WRONG_CAUSE
+    return Mark.SECOND if any(_is_told(each, told) for each in known.faults) else Mark.WRONG_HOP
+
+
+def _mark_of_nobody(known: Truth, shown: list[Known], verdict: Mapping[str, Any]) -> Mark:
+    is_unsure = verdict["status"] == INCONCLUSIVE
+    if shown and all(not each.is_tellable for each in shown):
+        is_said = is_unsure or verdict["observed_to"] == "our_kernel"
+        return Mark.BEYOND if is_said else Mark.MISSED
+    if is_unsure:
+        return Mark.INCONCLUSIVE
+    if shown or (known.holders and known.late_s > FELT_S):
+        return Mark.MISSED
+    return Mark.UNFELT if known.faults else Mark.HEALTHY
+
+
+def _is_told(known: Known, told: Told) -> bool:
+    return any(blame.fits(*each) for blame in known.blames for each in told.all)
+
+
+def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:
+    """The seconds of the planted segment; of two faults a verdict decomposes the wait of one."""
+    if len(known.faults) != 1 or not verdict["contributions"]:
+        return None
+    [fault] = known.faults
+    if fault.term_s is None:
+        return None
+    seconds = [part["seconds"] for part in verdict["contributions"] if part["segment"] == fault.segment]
+    return Comparison(sum(seconds), fault.term_s, TERM_LIMIT_S)
+
+
+def _total(seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
+    if not verdict["contributions"] or (waited_s := _waited(seen, verdict)) is None:
+        return None
+    return Comparison(sum(part["seconds"] for part in verdict["contributions"]), waited_s, SUM_LIMIT_S)
+
+
+def _waited(seen: Answer, verdict: Mapping[str, Any]) -> float | None:
+    """The reader's own measurement of the wait that the verdict is about, of several the one that comes nearest: a
+    stream has many gaps, and the verdict need not be about the longest; its first output may be a thought."""
+    if verdict["wait"] == "first_event" and seen.first_text_s is not None:
+        waits_s = [seen.receipts[0].at_s, seen.first_text_s]
+    elif verdict["wait"] == "gap" and seen.held_off_s is None:
+        waits_s = [later - earlier for earlier, later in pairwise(seen.texts_s)]
+    else:
+        return check.waited(seen, verdict["wait"])
+    return min(waits_s, key=lambda wait_s: abs(wait_s - verdict["gap_s"]), default=None)
