@@ -3,35 +3,37 @@
 A source that is slow has no wait to name, and nobody can tell from outside whether it had a reason: a full batch makes
 every answer slower. So what is found here is told beside a verdict and accuses nobody. Told it must be true all the
 same: of pauses that are spread widely a few long ones look like a slower source. The pace is therefore the time per
-event without the longest tenth of the pauses, a change is one that chance does not make, and both are large.
+event without the longest quarter of the pauses, a change is one that chance does not make, and both are large.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
 from otel.align import overlap
 from otel.hop import OUTPUT, WEBSOCKET, Hop, State
-from otel.rhythm import BURST_GAP_NS, P90
+from otel.rhythm import BURST_GAP_NS
 
 BURSTS: Final = 20
 """Fewer show no pace: of twenty pauses that vary as much as they last, the mean is right to a fourth."""
+KEPT_SHARE: Final = 0.75
+"""Of the pauses, the shortest, that make a pace: where another request's prompt interrupts, one in ten may be long."""
+LONG: Final = 4
+"""Pauses longer than so many times the longest of these count as that long where a change is looked for."""
 SLOWER: Final = 2.0
 """How many times the pace must be: a healthy source's differ by less from one half of an answer to the other."""
 ADDED_NS: Final = 1_000_000_000
 """What a slower pace must have cost the reader in all."""
-CHANCE: Final = 6.0
-"""How many standard errors apart two paces of one answer are: there are hundreds of places at which one may change."""
+CHANCE: Final = 4.0
+"""By how many standard deviations a source must have come further before the change than one that keeps its pace comes
+by chance: an answer has hundreds of places at which a pace may change."""
 PLACES: Final = 200
 """At so many places of an answer a change is looked for: an answer may have tens of thousands of events."""
 STEPS: Final = 8
 """Text of fewer steps of positions is too little to measure."""
-TICK_MS: Final = 0.01
-"""No pace is known better than this, even where all pauses are equal."""
 HELD_SHARE: Final = 0.02
 """A source whose tap was blocked or late for more than this share of the answer may have been held by us."""
 
@@ -116,9 +118,9 @@ def _bursts(source: Hop) -> _Bursts:
 
 
 def _pace(bursts: _Bursts, start: int, stop: int) -> float:
-    """Time per event in ns, without the longest tenth of the pauses: a stall or two is no pace."""
+    """Time per event in ns, without the longest quarter of the pauses: a few stalls are no pace."""
     ordered = sorted(range(start, stop), key=bursts.pause_ns.__getitem__)
-    kept = ordered[: math.ceil(P90 * len(ordered))]
+    kept = ordered[: math.ceil(KEPT_SHARE * len(ordered))]
     return sum(bursts.pause_ns[i] for i in kept) / sum(bursts.size[i] for i in kept)
 
 
@@ -128,7 +130,7 @@ def _slowed(source: Hop, bursts: _Bursts) -> Slowed | None:
         return None
     before, after = _pace(bursts, 0, at), _pace(bursts, at, bursts.count)
     added_ns = (after - before) * sum(bursts.size[at:])
-    if after < SLOWER * before or added_ns < ADDED_NS or _is_larger(source, bursts, at):
+    if added_ns < ADDED_NS or after < SLOWER * before * _growth(source, bursts, at):
         return None
     stamps = source.timeline.stamps
     first = bursts.first[at]
@@ -137,39 +139,27 @@ def _slowed(source: Hop, bursts: _Bursts) -> Slowed | None:
 
 def _changed_at(bursts: _Bursts) -> int | None:
     """The burst from which on the source was slower, as far from chance as anywhere; None where chance explains it."""
-    pauses, sizes = [ns / 1e6 for ns in bursts.pause_ns], bursts.size
-    columns = (
-        pauses,
-        sizes,
-        [pause * pause for pause in pauses],
-        [pause * size for pause, size in zip(pauses, sizes, strict=True)],
-        [size * size for size in sizes],
-    )
-    sums = [list(accumulate(column, initial=0.0)) for column in columns]
     count = bursts.count
+    longest_ns = LONG * sorted(bursts.pause_ns)[int(KEPT_SHARE * (count - 1))]
+    pauses_ns = [min(ns, longest_ns) for ns in bursts.pause_ns]
+    pace = sum(pauses_ns) / sum(bursts.size)
+    ahead = [pace * size - ns for ns, size in zip(pauses_ns, bursts.size, strict=True)]
+    spread = sum(ns * ns for ns in ahead) / count
+    in_all = list(accumulate(ahead, initial=0.0))
     best, found = CHANCE, None
     for at in range(BURSTS, count - BURSTS + 1, max(1, count // PLACES)):
-        (before, error), (after, other) = _estimate(sums, 0, at), _estimate(sums, at, count)
-        apart = (after - before) / max(TICK_MS, math.hypot(error, other))
+        apart = in_all[at] / math.sqrt(max(1.0, spread * at * (count - at) / count))
         if apart >= best:
             best, found = apart, at
     return found
 
 
-def _estimate(sums: Sequence[Sequence[float]], first: int, stop: int) -> tuple[float, float]:
-    """Time per event in ms over some bursts, and its standard error: that of a ratio of two sums."""
-    pause, size, pause_2, both, size_2 = (column[stop] - column[first] for column in sums)
-    pace = pause / size
-    spread = max(0.0, pause_2 - 2 * pace * both + pace * pace * size_2)
-    return pace, math.sqrt(spread) / size
-
-
-def _is_larger(source: Hop, bursts: _Bursts, at: int) -> bool:
-    """Whether events came more seldom because each brought more text: then the text was no slower."""
+def _growth(source: Hop, bursts: _Bursts, at: int) -> float:
+    """How many times as much visible text an event brought from this burst on, at least 1. Events that come more seldom
+    because each brings more are no slower; 1 too where too little was visible to measure."""
     stamps = source.timeline.stamps
     ends = (bursts.first[0] - 1, bursts.first[at] - 1, len(stamps) - 1)
-    chars = [stamps[b].position - stamps[a].position for a, b in pairwise(ends)]
-    took = [stamps[b].arrived_ns - stamps[a].arrived_ns for a, b in pairwise(ends)]
-    if min(chars) < source.timeline.quantum * STEPS:
-        return False  # too little of it was visible
-    return took[1] / chars[1] < SLOWER * took[0] / chars[0]
+    before, after = (stamps[b].position - stamps[a].position for a, b in pairwise(ends))
+    if min(before, after) < source.timeline.quantum * STEPS:
+        return 1.0
+    return max(1.0, (after / sum(bursts.size[at:])) / (before / sum(bursts.size[:at])))

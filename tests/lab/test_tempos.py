@@ -7,6 +7,7 @@ from itertools import islice
 
 import pytest
 
+from otel.tempo import tempo_of
 from tests.lab.tempos import EVENTS, SHAPES, Found, line, main, stream, tried
 
 
@@ -40,3 +41,18 @@ def test_telling_of_a_healthy_stream_is_a_failure(monkeypatch, capsys):
     assert "steady" in capsys.readouterr().out
     monkeypatch.setattr("tests.lab.tempos.tried", lambda *_: Found(streams=1, slowed=1))
     assert main(["--streams", "1"]) == 1
+
+
+def test_what_chance_makes_of_a_healthy_stream_is_not_told(monkeypatch):
+    """Two of 3,500 drawn streams whose first half came twice as fast by chance."""
+    monkeypatch.setattr("tests.lab.tempos.EVENTS", (60, 120))
+    for seed in (3196, 3495):
+        hop = stream(random.Random(seed), SHAPES["exponential"])
+        found = tempo_of(hop)
+        assert found is not None
+        assert found.slowed is None
+        with monkeypatch.context() as patch:
+            patch.setattr("otel.tempo.CHANCE", 0.0)
+            found = tempo_of(hop)
+            assert found is not None
+            assert found.slowed is not None

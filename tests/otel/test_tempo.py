@@ -128,3 +128,10 @@ def test_a_slower_source_is_told_beside_a_verdict_that_names_nobody():
         "pace_before_s": 0.03,
         "pace_after_s": 0.09,
     }
+
+
+def test_the_prompts_of_others_interrupt_a_source_and_hide_no_change():
+    interrupted = [30 * MS] * 9 + [600 * MS]
+    steady, slower = interrupted * 15, [3 * ns for ns in interrupted[:-1]] + [600 * MS]
+    assert tempo(Chain(schedule=steady * 2, events=301)).slowed is None
+    assert tempo(Chain(schedule=steady + slower * 15, events=301)).slowed is not None
