@@ -1,1 +1,1 @@
-"""What puts sidecars into pods: a planner, a renderer and a webhook stand here once they are built."""
+"""What puts sidecars into pods: a planner decides, a renderer changes the pod, a command and a webhook ask them."""

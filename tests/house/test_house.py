@@ -19,6 +19,9 @@ TESTED_ELSEWHERE = {
     "sidecar/inspection/events.py": "values only; every test of the splitter and the dialects builds them",
     "otel/hop.py": "values only; tests/otel/test_span.py takes every field there and back",
     "otel/waits.py": "seen through the verdict: tests/otel/test_verdict.py plants every kind of wait",
+    "k8s/decisions.py": "values only; tests/k8s/test_planner.py asserts on them",
+    "k8s/facts.py": "values only; every test of the planner builds them",
+    "k8s/keys.py": "names and numbers only",
     "otel/findings.py": "values only; tests/otel/test_verdict.py asserts on them",
 }
 
