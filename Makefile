@@ -74,11 +74,12 @@ docs-check: setup
 golden: setup  ## write golden files anew; the frozen timeline vectors are never touched
 	@GAPLINE_REWRITE_GOLDEN=1 $(BIN)/python -m pytest -m "not e2e" -q
 
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet
 lock:  ## pin every dependency by hash, without addresses (needs uv)
-	$(LOCK) --extra collector --output-file requirements/run.txt
-	$(LOCK) --extra collector --extra llama --output-file requirements/llama.txt
-	$(LOCK) --extra dev --extra peers --extra llama --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --extra collector --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --extra collector --extra llama --output-file requirements/llama.txt
+	$(LOCK) pyproject.toml --extra dev --extra peers --extra llama --output-file requirements/dev.txt
+	$(LOCK) --group k8s-tools --output-file requirements/k8s-tools.txt
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
