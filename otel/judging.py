@@ -42,6 +42,9 @@ REPLAY_NS: Final = 300 * SECOND_NS
 REPLAY_REQUESTS: Final = 50_000
 COUNTED: Final = 20_000
 """Verdicts remembered so that one that is only confirmed is not counted twice."""
+HOPS: Final = 100
+"""Names of hops with a place of their own in the metrics; spans are made by anybody who may send some."""
+OTHER: Final = "other"
 _RANK: Final = {Status.HEALTHY: 0, Status.INCONCLUSIVE: 1, Status.NAMED: 2}
 
 log = logging.getLogger(__name__)
@@ -85,11 +88,13 @@ class _Found:
 
 
 class Judge:
-    """Owns what is due to be judged. `verdicts` counts requests by status and cause, `failures` those given up."""
+    """Owns what is due to be judged. `verdicts` counts requests by status and cause, `failures` those given up,
+    `stalls` those of the list of stalls by first hop (empty: none is named) and cause."""
 
     def __init__(self, store: AsyncStore, *, rules: Rules, settling: Settling, clock: Clock) -> None:
         self.settling = settling
         self.verdicts: Counter[tuple[Status, Cause]] = Counter()
+        self.stalls: Counter[tuple[str, Cause]] = Counter()
         self.failures = 0
         self._store = store
         self._rules = rules
@@ -98,6 +103,7 @@ class Judge:
         self._known_lock = threading.Lock()
         self._tries: Counter[str] = Counter()
         self._counted: OrderedDict[tuple[str, str], tuple[object, ...]] = OrderedDict()
+        self._hops: set[str] = set()
 
     def arrived(self, hops: Iterable[Hop]) -> None:
         """These hops are in the store."""
@@ -238,10 +244,18 @@ class Judge:
         while len(self._counted) > COUNTED:
             self._counted.popitem(last=False)
         self.verdicts[case.verdict.status, case.verdict.cause] += 1
+        if row.is_abnormal:
+            self.stalls[self._shown(row.hop or ""), case.verdict.cause] += 1
         with self._known_lock:
             self._known.learn(case.path, case.verdict)
         facts = {"request_id": row.request_id, "trace_id": row.trace_id, "cause": row.cause, "hop": row.hop}
         log.log(logging.INFO if row.is_abnormal else logging.DEBUG, "verdict", extra={**facts, "gap_s": row.gap_s})
+
+    def _shown(self, hop: str) -> str:
+        """The hop as a label."""
+        if len(self._hops) < HOPS:
+            self._hops.add(hop)
+        return hop if hop in self._hops else OTHER
 
 
 def _badness(judged: tuple[Path, Verdict]) -> tuple[int, int, int]:

@@ -60,6 +60,12 @@ def meters(
             "Requests judged; one whose verdict changes counts again.",
             [({"status": status.value, "cause": cause.value}, count) for (status, cause), count in verdicts],
         ),
+        series(
+            _P + "stalls_total",
+            "counter",
+            "Requests of the list of stalls, by the first hop that is named (empty: none is) and the cause.",
+            [({"hop": hop, "cause": cause.value}, count) for (hop, cause), count in sorted(judge.stalls.items())],
+        ),
         single(_P + "judge_waiting", "gauge", "Requests that wait to settle or to be judged.", len(judge.settling)),
         single(_P + "judge_lag_seconds", "gauge", "How long the longest due request has been due.", lag_s),
         single(

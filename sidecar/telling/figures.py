@@ -14,7 +14,7 @@ from otel.hop import OUTPUT, Ending, EventClass, Hop, Stamp, Timeline
 from sidecar.telling.measures import Tally, tally
 
 BOUNDS_S: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 6.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0,
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.5, 0.8, 1.6, 3.0, 6.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0,
 )  # fmt: skip
 """Ends of buckets: fine where people feel it, then the limits that proxies and clients have, up to 600 s."""
 GENAI_BOUNDS_S: Final = (

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel import judging
 from otel.findings import Cause, Policy, Status
 from otel.grouping import requests_of
 from otel.hop import Ending, Hop
@@ -101,6 +102,23 @@ async def test_a_verdict_that_is_only_confirmed_counts_once(bench: Bench):
         await bench.after(3)
 
     assert bench.judge.verdicts == {(Status.NAMED, Cause.APP_STALL): 1}
+    assert bench.judge.stalls == {(PROXY, Cause.APP_STALL): 1}
+
+
+async def test_a_healthy_request_is_no_stall(bench: Bench):
+    await bench.receive(*run(Chain()))
+    await bench.after(3)
+
+    assert bench.judge.verdicts == {(Status.HEALTHY, Cause.NONE): 1}
+    assert not bench.judge.stalls
+
+
+async def test_hops_that_are_too_many_are_counted_as_others(bench: Bench, monkeypatch):
+    monkeypatch.setattr(judging, "HOPS", 0)
+    await bench.receive(*run(STALLED))
+    await bench.after(3)
+
+    assert bench.judge.stalls == {(judging.OTHER, Cause.APP_STALL): 1}
 
 
 async def test_whoever_asks_gets_the_verdict_as_it_stands_now(bench: Bench):

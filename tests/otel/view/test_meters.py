@@ -26,6 +26,8 @@ def test_every_number_has_its_line():
     judge = a_judge()
     judge.verdicts[Status.NAMED, Cause.TRUNCATED] += 2
     judge.verdicts[Status.HEALTHY, Cause.NONE] += 7
+    judge.stalls["gateway", Cause.BUFFERING] += 4
+    judge.stalls["", Cause.NONE] += 1
     judge.failures = 3
     judge.settling.arrived("a", 0)
     received = Counters(
@@ -65,6 +67,8 @@ def test_every_number_has_its_line():
         "gapline_collector_live_late_total 0",
         'gapline_collector_verdicts_total{status="named",cause="truncated"} 2',
         'gapline_collector_verdicts_total{status="healthy",cause="none"} 7',
+        'gapline_collector_stalls_total{hop="",cause="none"} 1',
+        'gapline_collector_stalls_total{hop="gateway",cause="buffering"} 4',
         "gapline_collector_judge_waiting 1",
         "gapline_collector_judge_lag_seconds 2.0",
         "gapline_collector_judge_overlooked_total 0",

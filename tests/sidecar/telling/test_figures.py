@@ -127,5 +127,6 @@ def test_buckets_rise_reach_ten_minutes_and_have_ends_where_people_look():
         assert list(bounds) == sorted(set(bounds))
         assert {0.2, 0.4, 90.0, 300.0, 600.0} <= set(bounds)
         assert {round(bound * SECOND_NS) for bound in bounds} <= set(GAP_ENDS_NS)
+    assert 0.5 in BOUNDS_S, "what a first content is held to"
     conventions = {round(0.01 * 2**step, 2) for step in range(14)}
     assert conventions <= set(GENAI_BOUNDS_S)
