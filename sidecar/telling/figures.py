@@ -22,6 +22,7 @@ GENAI_BOUNDS_S: Final = (
     300.0, 600.0,
 )  # fmt: skip
 """Those that the conventions advise, and what they lack: a stall of 90 s would be in the last one, with all longer."""
+ERROR_STATUS: Final = 400
 GAP_ENDS_NS: Final = tuple(sorted({round(bound * 1e9) for bound in (*BOUNDS_S, *GENAI_BOUNDS_S)}))
 
 
@@ -66,11 +67,18 @@ def figures(hop: Hop) -> Figures:
 
 
 def cause_of(hop: Hop) -> str | None:
-    """The finest token for how it ended. How the upstream's connection broke says more than that it did."""
+    """The finest token for how it ended. How the upstream's connection broke says more than that it did, and an error
+    that came whole is told by its status where it says nothing else of itself."""
     cut = None if hop.end is None else hop.end.cut
     if cut is not None and hop.end is not None and hop.end.ending is Ending.UPSTREAM_CUT:
         return cut
-    return hop.exchange.error_type or hop.exchange.error_code or cut
+    return hop.exchange.error_type or hop.exchange.error_code or _status_of_error(hop) or cut
+
+
+def _status_of_error(hop: Hop) -> str | None:
+    status = hop.exchange.status or 0
+    is_whole = hop.end is not None and hop.end.ending is Ending.COMPLETE
+    return str(status) if is_whole and status >= ERROR_STATUS else None
 
 
 def _first_known(first: int | None, second: int | None, last: int) -> int:

@@ -105,6 +105,23 @@ def test_the_cause_is_the_finest_token_that_there_is(ending, cut, error_type, er
     assert (cause_of(hop), figures(hop).cause) == (cause, cause)
 
 
+@pytest.mark.parametrize(
+    ("status", "ending", "cause"),
+    [
+        (200, Ending.COMPLETE, None),
+        (399, Ending.COMPLETE, None),
+        (404, Ending.COMPLETE, "404"),
+        (503, Ending.COMPLETE, "503"),
+        (503, Ending.CLIENT_DISCONNECT, None),
+        (None, Ending.COMPLETE, None),
+    ],
+)
+def test_an_error_that_says_nothing_of_itself_is_told_by_its_status(status, ending, cause):
+    hop = a_hop(end=End(ending, Side.UPSTREAM, Phase.EVENTS, 0))
+
+    assert cause_of(replace(hop, exchange=replace(hop.exchange, status=status))) == cause
+
+
 @given(hops())
 def test_every_record_has_figures_that_fit_it(hop):
     found = figures(hop)
