@@ -31,7 +31,7 @@ COLLECTOR = {"job": "gapline/collector", "instance": "10.0.0.9:24070", "namespac
 PROBE = {"User-Agent": "kube-probe/1.33"}
 
 EVENT = b'data: {"id":"chatcmpl-1","model":"%b","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
-DONE = b"data: [DONE]\n\n"
+DONE = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":12}}\n\ndata: [DONE]\n\n'
 
 
 async def model(request: web.Request) -> web.StreamResponse:
