@@ -111,7 +111,9 @@ def test_the_chart_follows_its_namespace():
     everything = {"monitoring": ON, "jaeger": ON, "injector": {"certManager": True}}
     for each in charted(CHART, everything, namespace="elsewhere"):
         text = json.dumps({key: value for key, value in each.items() if key != "data"})
-        assert not re.search(r'"namespace": "gapline"|\.gapline:|\.gapline\.svc|gapline/gapline-injector', text), each["kind"]
+        assert not re.search(r'"namespace": "gapline"|\.gapline:|\.gapline\.svc|gapline/gapline-injector', text), each[
+            "kind"
+        ]
 
 
 def test_helm_finds_no_fault_with_the_chart():
