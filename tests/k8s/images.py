@@ -129,7 +129,6 @@ def try_nft(root: Path, stage: Stage) -> None:
     assert "refused" in said, "a shell in front of nft should lose the capability"
 
 
-
 IMAGES: Final[Mapping[str, str]] = {"gapline": "Dockerfile", "gapline-nft": "k8s/nft.Dockerfile"}
 
 

@@ -29,9 +29,7 @@ ENTRYPOINT ["x", "y z"]
 
 def test_stages_and_continued_lines_are_read():
     build, last = stages(SMALL)
-    assert build == Stage(
-        "debian:x", "build", (Instruction("RUN", "one && two"), Instruction("COPY", "a b c/"))
-    )
+    assert build == Stage("debian:x", "build", (Instruction("RUN", "one && two"), Instruction("COPY", "a b c/")))
     assert (last.base, last.name, last.environ) == ("debian:x", "", {"A": "1", "B": "2 3"})
     assert last.last("ENTRYPOINT") == '["x", "y z"]'
     assert last.instructions[-1].words == ["x", "y z"]
