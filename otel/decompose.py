@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from itertools import pairwise
 from typing import Final
@@ -230,6 +230,7 @@ def first_event(lineup: Lineup) -> Decomposition:
     A hop that merges or collects sends its first event only when it has enough: the longest silence that a point had
     until the reader's first delivery was complete is added to that point's time.
     """
+    lineup = _since_asked(lineup)
     until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal)
     terms: dict[Segment, int] = {}
     previous = carried = 0
@@ -243,6 +244,19 @@ def first_event(lineup: Lineup) -> Decomposition:
     reached = lineup.reader[0] + (previous - lineup.last.handed(0))
     _reach_the_reader(lineup, terms, reached - previous + carried)
     return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
+
+
+def _since_asked(lineup: Lineup) -> Lineup:
+    """The lineup without a reader's record that began after the reader asked: it shows nothing of the first wait.
+
+    Whoever asks waits longer than whoever is asked, on any clock.
+    """
+    if not lineup.has_record or len(lineup.lanes) == 1:
+        return lineup
+    *taps, record = lineup.lanes
+    if record.arrived[0] >= taps[-1].taken[0]:
+        return lineup
+    return replace(lineup, lanes=taps, reader=acknowledged(taps[-1]))
 
 
 def end(lineup: Lineup) -> Decomposition | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from otel import decompose
 from otel.findings import Cause, Policy, Reach, Status
-from otel.hop import End, Ending, Phase, Side, TapRole
+from otel.hop import End, Ending, Moments, Phase, Side, TapRole
 from otel.join import join
 from otel.known import Known
 from otel.query import timeline_answer, verdict_answer
@@ -106,6 +106,26 @@ def test_a_delay_raises_its_own_term_and_the_terms_add_up_to_the_wait(where, eve
     assert finding.term_ns == pytest.approx(size, abs=30 * MS)
     assert sum(wait.terms.values()) == wait.gap_ns
     assert all(abs(ns) <= 30 * MS for segment, ns in wait.terms.items() if segment.label != expected)
+
+
+def test_a_record_that_began_after_the_request_hides_no_late_first_output():
+    """Some clients begin to count when the head of the answer is there."""
+    *taps, record = run(Chain(has_record=True, slow_first=[(GATEWAY, LATE)]))
+    stamps = tuple(
+        replace(s, arrived_ns=s.arrived_ns - LATE, taken_ns=(s.taken_ns or 0) - LATE) for s in record.timeline.stamps
+    )
+    ended_ns = record.moments.closed_ns - LATE
+    late = replace(
+        record,
+        timeline=replace(record.timeline, stamps=stamps),
+        moments=Moments(upstream_ended_ns=ended_ns, downstream_ended_ns=ended_ns, closed_ns=ended_ns),
+    )
+    for reader in (record, late):
+        (finding, *others) = judge(join([*taps, reader]), POLICY).findings
+        assert (finding.cause, finding.first_hop, others) == (Cause.SLOW_FIRST_EVENT, GATEWAY, [])
+        assert finding.decomposition is not None
+        assert sum(finding.decomposition.terms.values()) == finding.decomposition.gap_ns
+        assert finding.decomposition.gap_ns > LATE
 
 
 def test_the_record_of_a_client_is_the_last_lane_and_nothing_lies_behind_it():
