@@ -28,6 +28,8 @@ EVENTS: Final = (60, 2_000)
 LOAD: Final = 0.25
 """Spread of the paces of one source's answers, as the standard deviation of their logarithm: one in forty is 1.6 times
 slower than the middle."""
+TOLD_SHARE: Final = 0.001
+"""Of the healthy streams of a shape, those of which something may be told: it accuses nobody."""
 SLOWER: Final = 3.0
 """What a source that slows down is drawn to do."""
 
@@ -165,12 +167,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         "| shape | healthy | told slowed | told slow | drawn slower | found slowed | found slow |\n|---|" + "---:|" * 6
     )
-    told = 0
+    is_rare = True
     for shape, beat in SHAPES.items():
         found = tried(random.Random(f"{options.seed} {shape}"), beat, options.streams)
-        told += found.slowed + found.unusual
+        is_rare = is_rare and found.slowed + found.unusual <= TOLD_SHARE * found.streams
         print(line(shape, found), flush=True)
-    return 1 if told else 0
+    return 0 if is_rare else 1
 
 
 if __name__ == "__main__":
