@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
+from otel.decompose import HOLD_NS, Decomposition, Kind, Lineup, Segment, Wait
 from otel.release import Hold, holds
 
 LOOK_NS: Final = 100_000_000
@@ -28,7 +28,7 @@ NEARLY_ALL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Comb:
-    """What one app held. teeth_ns: its terms of the waits that were mostly its own, of those between two deliveries.
+    """What one app held. teeth_ns: its terms of waits between two deliveries, where they were long or most of the wait.
 
     holds: what it let go in one piece, in order. event_count: of the tap behind it.
     """
@@ -58,10 +58,11 @@ def combs_of(lineup: Lineup, waits: Iterable[Decomposition]) -> Mapping[Segment,
     teeth: dict[Segment, list[int]] = {}
     asked: set[Segment] = set()
     for wait in waits:
-        segment = max(wait.terms, key=lambda s: wait.terms[s])
-        if wait.wait is Wait.GAP and wait.terms[segment] >= wait.gap_ns / 2:
-            teeth.setdefault(segment, []).append(wait.terms[segment])
-        asked |= {s for s, term_ns in wait.terms.items() if s.kind is Kind.BETWEEN and term_ns >= LOOK_NS}
+        apps = {s: term_ns for s, term_ns in wait.terms.items() if s.kind is Kind.BETWEEN and term_ns >= LOOK_NS}
+        asked |= apps.keys()
+        for segment, term_ns in apps.items() if wait.wait is Wait.GAP else ():
+            if term_ns >= min(HOLD_NS, wait.gap_ns / 2):
+                teeth.setdefault(segment, []).append(term_ns)
     is_whole = not lineup.is_partial and not lineup.rewriters and all(all(lane.is_whole) for lane in lineup.lanes)
     combs = {segment: Comb(found) for segment, found in teeth.items()}
     for n in range(1, len(lineup.lanes)):

@@ -148,7 +148,8 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     also = _also(path, verdict)
     least = " at least" if path.is_open else ""  # it lasts at least as long as the last report says
     says = says.replace(f" for {term}", f" for{least} {term}")
-    return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}."
+    unsure = f"; {finding.detail}" if finding.detail and finding.cause is not Cause.RETRY else ""
+    return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}{unsure}."
 
 
 def _slowly(path: Path, finding: Finding) -> str:

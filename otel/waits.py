@@ -24,7 +24,7 @@ from otel.rhythm import Rhythm, rhythm_of
 WAITS_LOOKED_AT: Final = 1_000
 """A slow steady stream has a wait before each of its events; the longest ones decide."""
 _EDGES: Final = frozenset({Cause.SLOW_FIRST_EVENT, Cause.END_HOLD})
-_ONE_PIECE: Final = "it let go of nearly everything in one piece: a buffer cannot be told from a stall by one release"
+ONE_PIECE: Final = "it let go once, of nearly everything: a buffer cannot be told from a stall"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ def _buffered(finding: Finding, combs: Mapping[Segment, Comb], causes: Collectio
     is_tooth = finding.cause is Cause.APP_STALL and comb.has_teeth_like(finding.term_ns)
     if is_tooth or comb.has_pieces_like(finding.term_ns):
         return replace(finding, cause=Cause.BUFFERING)
-    return replace(finding, detail=_ONE_PIECE) if comb.is_one_piece() else finding
+    return replace(finding, detail=ONE_PIECE) if comb.is_one_piece() else finding
 
 
 def _short_holds(
