@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from otel.align import SHADOW_NS, STEP_NS, Lane, Window, window_of
+from otel.edits import shift_of
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
@@ -94,7 +95,8 @@ def _part(lane: Lane, reader: Lane, first: int, last: int, *, by_ordinal: bool) 
     """The events of a lane that carried the text of the reader's events first to last."""
     if by_ordinal:
         return Window(min(first, lane.count - 1), min(last, lane.count - 1))
-    window = window_of(lane, reader.low[first - 1] if first else 0, reader.high[last])
+    least, most = shift_of(lane, reader)
+    window = window_of(lane, reader.low[first - 1] + least if first else 0, reader.high[last] + most)
     begin = window.first if first == 0 and lane.low[window.first] > 0 else window.first + 1
     return Window(min(begin, window.last), window.last)
 
