@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import Final
 
 from otel.align import Lane, is_outstanding
@@ -39,7 +40,10 @@ class Whereabouts(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """How long an event was outstanding in [start, end], and in what company. Seconds are ns, shares 0 to 1."""
+    """How long an event was outstanding in [start, end], and in what company. Seconds are ns, shares 0 to 1.
+
+    window_bytes: the smallest meanwhile, window_peak_bytes: the largest that it had been until then.
+    """
 
     covered_ns: int
     stuck_ns: int
@@ -52,9 +56,10 @@ class Stuck:
 def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
     """What the samples in [start_ns, end_ns] say of the event; None when none lies there."""
     samples = lane.hop.timeline.samples
-    peak = lane.hop.timeline.window_peak_bytes or max((s.window_bytes for s in samples), default=0)
+    peaks = list(accumulate((sample.window_bytes for sample in samples), max))  # what it grows to later says nothing
     covered = stuck_ns = lost = shrunk = 0
-    smallest = peak
+    full = lane.hop.timeline.window_peak_bytes or max(peaks, default=0)
+    windows: list[tuple[int, int]] = []
     begin = max(0, bisect_right([s.offset_ns for s in samples], start_ns) - 1)
     for i in range(begin, len(samples)):
         sample = samples[i]
@@ -69,16 +74,16 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
         if not is_outstanding(sample, seq):
             continue
         stuck_ns += weight
-        smallest = min(smallest, sample.window_bytes)
+        windows.append((sample.window_bytes, peaks[i]))
         is_backing_off = sample.backoff > 0 and sample.in_flight_segments > 0
         if sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_backing_off:
             lost += weight
-        elif sample.window_bytes <= peak / 4:
+        elif sample.window_bytes <= peaks[i] / 4:
             shrunk += weight
     if not covered:
         return None
     share = 1 / stuck_ns if stuck_ns else 0.0
-    return Stuck(covered, stuck_ns, lost * share, shrunk * share, smallest, peak)
+    return Stuck(covered, stuck_ns, lost * share, shrunk * share, *min(windows, default=(full, full)))
 
 
 def whereabouts(

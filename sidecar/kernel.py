@@ -182,6 +182,7 @@ class Evidence:
         "_base_bytes",
         "_marks",
         "_owed_bytes",
+        "_peak",
         "dropped_count",
         "round_trip_ns",
         "samples",
@@ -193,6 +194,7 @@ class Evidence:
         self._acked_bytes = 0
         self._marks: deque[tuple[int, int]] = deque(maxlen=LOOKS)  # when we looked, what had been written by then
         self._owed_bytes: int | None = None  # written by the last sample that said something; it waits for them
+        self._peak: KernelSample | None = None  # where the window was the largest yet, until that is kept
         self.samples: list[KernelSample] = []
         self.window_peak_bytes: int | None = None
         self.round_trip_ns: int | None = None
@@ -212,34 +214,44 @@ class Evidence:
 
         Kept is what shows bytes that were written HELD_NS and a round trip ago and are still not acknowledged, or a
         window of at most half its own peak; and then every look until what had been written by that time is
-        acknowledged, whatever was written since.
+        acknowledged, whatever was written since. Before one with a smaller window stands the look at its peak so far:
+        what it grows to later says nothing of then.
         """
         acked_bytes = self.acked_bytes(info)
         held_bytes = self._written_before(offset_ns - HELD_NS - self._shortest_ns(info))
         self._marks.append((offset_ns, written_bytes))
-        peak_bytes = self.window_peak_bytes = max(self.window_peak_bytes or 0, info.window_bytes)
-        is_telling = acked_bytes < held_bytes or info.window_bytes * 2 <= peak_bytes
+        sample = KernelSample(
+            offset_ns=offset_ns,
+            acked_count=acked_count,
+            in_flight_segments=info.in_flight_segments,
+            unsent_bytes=info.notsent_bytes + buffered_bytes,
+            window_bytes=info.window_bytes,
+            lost_segments=info.lost_segments,
+            congestion_state=info.congestion_state,
+            backoff=info.backoff,
+        )
+        if self.window_peak_bytes is None or info.window_bytes > self.window_peak_bytes:
+            self.window_peak_bytes, self._peak = info.window_bytes, sample
+        is_telling = acked_bytes < held_bytes or info.window_bytes * 2 <= self.window_peak_bytes
         if not is_telling and self._owed_bytes is None:
             return
         if is_telling:
             self._owed_bytes = written_bytes
         if self._owed_bytes is not None and acked_bytes >= self._owed_bytes:
             self._owed_bytes = None
-        self.samples.append(
-            KernelSample(
-                offset_ns=offset_ns,
-                acked_count=acked_count,
-                in_flight_segments=info.in_flight_segments,
-                unsent_bytes=info.notsent_bytes + buffered_bytes,
-                window_bytes=info.window_bytes,
-                lost_segments=info.lost_segments,
-                congestion_state=info.congestion_state,
-                backoff=info.backoff,
-            )
-        )
+        if self._peak is not None and sample.window_bytes < self._peak.window_bytes:
+            self.samples.append(self._peak)
+        self._peak = None
+        self.samples.append(sample)
         if len(self.samples) > KEPT:
-            self.dropped_count += len(self.samples) // 2
-            del self.samples[1::2]
+            self._thin()
+
+    def _thin(self) -> None:
+        """Every second sample goes, and none that shows the window at its peak."""
+        peak = max(self.samples, key=lambda sample: sample.window_bytes)
+        kept = [sample for index, sample in enumerate(self.samples) if index % 2 == 0 or sample is peak]
+        self.dropped_count += len(self.samples) - len(kept)
+        self.samples = kept
 
     def _shortest_ns(self, info: TcpInfo) -> int:
         if info.round_trip_us is not None:

@@ -37,8 +37,23 @@ def test_a_connection_that_was_never_sampled_says_nothing():
     assert whereabouts(lane(peak=None), [5], S) == (Whereabouts.UNKNOWN, None)
 
 
+OPEN = KernelSample(AT - 500 * MS, 5, 0, 0, PEAK, 0, 0, 0)
+
+
 def test_a_window_shrunk_to_a_quarter_of_its_own_peak_is_the_peer():
-    assert whereabouts(lane(*series(window=PEAK // 8, unsent=9_000)), [5], S)[0] is Whereabouts.PEER
+    where, found = whereabouts(lane(OPEN, *series(window=PEAK // 8, unsent=9_000)), [5], S)
+    assert where is Whereabouts.PEER
+    assert found is not None
+    assert (found.window_bytes, found.window_peak_bytes) == (PEAK // 8, PEAK)
+
+
+def test_what_a_window_grows_to_later_does_not_make_it_small_before():
+    """When a slow line lets go of what it held, the reader takes it all at once, and its kernel makes more room."""
+    grown = KernelSample(AT + 2_000 * MS, 9, 0, 0, 8 * PEAK, 0, 0, 0)
+    held = replace(OPEN, window_bytes=PEAK)
+    assert whereabouts(lane(held, *series(), grown, peak=8 * PEAK), [5], S)[0] is Whereabouts.NETWORK
+    over = whereabouts_over(lane(held, *series(acked=6), grown, peak=8 * PEAK), 5, 6, is_delivered=False)
+    assert over[0] is Whereabouts.NETWORK
 
 
 class TestOverAStretch:

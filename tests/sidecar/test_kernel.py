@@ -140,8 +140,28 @@ class TestEvidence:
             (400, 400, {"acked_bytes": 400, "window_bytes": 61_000}),
         )
 
-        assert self.kept_at(evidence) == [300]
+        assert self.kept_at(evidence) == [100, 300]  # and where it had been at its peak
         assert evidence.window_peak_bytes == 61_000
+
+    @given(st.lists(st.tuples(st.integers(0, 70_000), st.booleans()), max_size=60))
+    def test_the_largest_window_so_far_can_be_told_from_what_is_kept_whatever_it_grows_to_later(self, looks):
+        written, ticks = 0, []
+        for number, (window_bytes, is_acked) in enumerate(looks):
+            written += 100
+            ticks.append((100 * number, written, {"acked_bytes": written * is_acked, "window_bytes": window_bytes}))
+        evidence = self.after(*ticks)
+        kept = dict(zip(self.kept_at(evidence), evidence.samples, strict=True))
+        assert sorted(kept) == self.kept_at(evidence)
+        for at_ms in kept:
+            so_far = max(window_bytes for window_bytes, _ in looks[: at_ms // 100 + 1])
+            assert max(kept[other].window_bytes for other in kept if other <= at_ms) == so_far
+
+    def test_what_is_left_out_is_not_the_window_at_its_peak(self):
+        shut = [(100 * n, 500, {"window_bytes": 0}) for n in range(3, 2 * KEPT)]
+        evidence = self.after((100, 500, {}), (200, 500, {"window_bytes": 65_000}), *shut)
+
+        assert evidence.dropped_count > 0
+        assert max(sample.window_bytes for sample in evidence.samples) == 65_000
 
     def test_what_the_connection_carried_before_is_taken_off(self):
         evidence = self.after((100, 50, {"acked_bytes": 1_000}), base_bytes=1_000)
