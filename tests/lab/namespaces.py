@@ -65,7 +65,7 @@ class Network:
     """The namespaces and links of one chain, from `with` to its end.
 
     places: source first, the reader last. lines: what the link between two neighbours, source's side first, usually is;
-    one that is not named is perfect. receive_bytes: the largest receive buffer of any socket in there, None for the
+    one that is not named is perfect. receive_bytes, send_bytes: the buffers of every socket in there, None for the
     kernel's own choice. seed: of all that is lost by chance.
     """
 
@@ -75,6 +75,7 @@ class Network:
         *,
         lines: Mapping[tuple[str, str], Line] | None = None,
         receive_bytes: int | None = None,
+        send_bytes: int | None = None,
         seed: int = 1,
     ) -> None:
         self.places = tuple(places)
@@ -82,7 +83,7 @@ class Network:
         if unknown := set(lines or {}) - set(self.links):
             raise ValueError(f"{sorted(unknown)}: a link joins two neighbours, the source's side first")
         self._lines = [(lines or {}).get(link, Line()) for link in self.links]
-        self._receive_bytes = receive_bytes
+        self._buffers = {"tcp_rmem": receive_bytes, "tcp_wmem": send_bytes}
         self._seed = seed
         self._spaces: dict[str, int] = {}
         self._homes: dict[str, str] = {}
@@ -195,8 +196,7 @@ class Network:
         for place in self.places:
             address = self.control_address(place)
             self._ip(place, ["link set lo up", f"addr add {address}/24 dev {CONTROL}", f"link set {CONTROL} up"])
-            if self._receive_bytes is not None:
-                self._limit_buffers(place, self._receive_bytes)
+            self._size_buffers(place)
 
     def _start_wire(self) -> None:
         with ExitStack() as devices:
@@ -222,10 +222,11 @@ class Network:
                 process_group=0,
             )
 
-    def _limit_buffers(self, place: str, receive_bytes: int) -> None:
+    def _size_buffers(self, place: str) -> None:
         with self.inside(place):
-            sizes = f"4096 {receive_bytes} {receive_bytes}"
-            Path("/proc/sys/net/ipv4/tcp_rmem").write_text(sizes)
+            for name, size_bytes in self._buffers.items():
+                if size_bytes is not None:
+                    Path(f"/proc/sys/net/ipv4/{name}").write_text(f"4096 {size_bytes} {size_bytes}")
 
     def _ip(self, place: str, rows: Sequence[str]) -> None:
         with self.inside(place):

@@ -28,16 +28,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from otel.demo.conduct import wait_for_verdict
 from otel.demo.faults import CLIENT, WORKER
 from otel.demo.processes import exit_on_signals
 from otel.view.openapi import LIVE_PATH
-from tests.lab.linked import Linked, connected, running, watched
+from tests.lab.linked import QUERY, Linked, connected, running, watched
 from tests.lab.links import Line
-from tests.lab.namespaces import Network
+from tests.lab.namespaces import CONTROL, Network
 from tests.lab.stopping import Reading, Stop, read
 from tests.readers.reading import Missing
 
 AT_ONCE: Final = 4
+SLOW_READER: Final = "slow_reader"
 LOOK_EVERY_S: Final = 0.05
 MS: Final = 1_000_000
 EARLY_S: Final = 0.75
@@ -90,13 +92,17 @@ class Trial:
 
 @dataclass(slots=True)
 class Told:
-    """When what was told of one reader, in seconds of the monotonic clock: first by the sidecar's list and by the
-    collector's, then in the log. blocked_s: when a write was first seen to be blocked while the reader had stopped."""
+    """When what was told of one reader, in seconds of the monotonic clock: by the sidecar's list, by the collector's
+    and in the log.
+
+    blocked_s: when a write was seen to be blocked while the reader had stopped. verdict: the cause named in the end.
+    """
 
     listed_s: list[float] = field(default_factory=list)
     collected_s: list[float] = field(default_factory=list)
     logged_s: list[float] = field(default_factory=list)
     blocked_s: list[float] = field(default_factory=list)
+    verdict: str = "none"
 
 
 class Mark(StrEnum):
@@ -140,7 +146,7 @@ def mark(trial: Trial, reading: Reading, told: Told) -> Mark:
         return Mark.BROKEN
     all_told = [*told.listed_s, *told.collected_s, *told.logged_s]
     if reading.stopped_s is None or reading.resumed_s is None:
-        return Mark.ACCUSED if all_told else Mark.QUIET
+        return Mark.ACCUSED if all_told or told.verdict == SLOW_READER else Mark.QUIET
     if any(at_s < reading.stopped_s for at_s in all_told):
         return Mark.ACCUSED
     due = due_s(trial, reading, told)
@@ -186,13 +192,16 @@ def _run(linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor) -> I
         for end in ends:
             end()
     for line in linked.logged(WORKER, "stream stalled"):
-        if line["stall_cause"] == "slow_reader":
+        if line["stall_cause"] == SLOW_READER:
             at_s = datetime.fromisoformat(line["time"]).timestamp() - time.time() + time.monotonic()
             told.setdefault(line["request_id"], Told()).logged_s.append(at_s)
     for each in trials:
         reading, of_it = readings[ids[each]], told.get(ids[each], Told())
         if reading.stopped_s is not None and reading.resumed_s is not None:
             of_it.blocked_s = [at_s for at_s in of_it.blocked_s if reading.stopped_s <= at_s <= reading.resumed_s]
+        with linked.network.inside(CONTROL):
+            verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", ids[each], hops=linked.hops)
+        of_it.verdict = verdict["cause"]
         yield each, reading, of_it
 
 
@@ -207,14 +216,14 @@ def _look_at_sidecar(linked: Linked, told: dict[str, Told]) -> None:
         of_it = told.setdefault(stream["request_id"], Told())
         if stream["is_blocked"]:
             of_it.blocked_s.append(at_s)
-        if stream["stall_cause"] == "slow_reader":
+        if stream["stall_cause"] == SLOW_READER:
             of_it.listed_s.append(at_s)
 
 
 def _look_at_collector(linked: Linked, told: dict[str, Told]) -> None:
     rows: list[dict[str, Any]] = linked.collected(LIVE_PATH)["streams"]
     for row in rows:
-        if row["stall_cause"] == "slow_reader":
+        if row["stall_cause"] == SLOW_READER:
             told.setdefault(row["request_id"], Told()).collected_s.append(time.monotonic())
 
 
@@ -238,6 +247,8 @@ def report(results: Sequence[tuple[Trial, Reading, Told]]) -> str:
         )
     if over:
         lines.append(f"over {median(over):.2f} s after the reader went on (longest {max(over):.2f})")
+    verdicts = Counter(told.verdict for _, reading, told in results if reading.stopped_s is not None)
+    lines.append("verdicts on those that stopped: " + ", ".join(f"{n} {cause}" for cause, n in verdicts.most_common()))
     if told_count := marks[Mark.EARLY] + marks[Mark.LATE]:
         lines.append(f"{marks[Mark.EARLY]} of {told_count} told before a write blocked")
     return "\n".join(lines)
@@ -249,7 +260,7 @@ def line(trial: Trial, reading: Reading, told: Told) -> str:
     whens = [reading.half_s, reading.shut_s]
     whens += [min(times, default=None) for times in (told.blocked_s, told.listed_s, told.logged_s, told.collected_s)]
     shown = " ".join("   - " if when is None else f"{when - since_s:5.2f}" for when in whens)
-    return f"{trial.number:4d} {mark(trial, reading, told).name:7s} {shown}  {trial}"
+    return f"{trial.number:4d} {mark(trial, reading, told).name:7s} {shown}  {told.verdict:11s}  {trial}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -265,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trials = [trial(options.seed, number, is_stopped=True) for number in range(options.stopped)]
     trials += [trial(options.seed, number, is_stopped=False) for number in range(options.healthy)]
     results = []
-    say("number, mark; seconds after the stop: half, shut, blocked, listed, logged, collected")
+    say("number, mark; seconds after the stop: half, shut, blocked, listed, logged, collected; verdict")
     try:
         for result in run(trials, seed=options.seed, say=say):
             results.append(result)

@@ -87,7 +87,18 @@ def test_faults_come_while_it_runs_and_go_by_themselves() -> None:
         assert _retransmitted(sender) > retransmitted
 
 
-def test_receive_buffers_are_as_small_as_was_asked_for() -> None:
+def test_buffers_are_as_large_as_was_asked_for_in_there_and_nowhere_else() -> None:
+    def sizes() -> list[str]:
+        return [Path(f"/proc/sys/net/ipv4/{name}").read_text() for name in ("tcp_rmem", "tcp_wmem")]
+
+    before = sizes()
+    with Network(PLACES, receive_bytes=16 << 20, send_bytes=8_192) as network:
+        with network.inside("middle"):
+            assert [size.split() for size in sizes()] == [["4096", "16777216", "16777216"], ["4096", "8192", "8192"]]
+        assert sizes() == before
+
+
+def test_a_small_receive_buffer_holds_little() -> None:
     with Network(PLACES, receive_bytes=8_192) as network, joined(network) as (sender, _):
         sender.setblocking(False)
         taken = 0

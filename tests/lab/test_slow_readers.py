@@ -57,6 +57,8 @@ def test_who_reads_all_the_time_must_not_be_told_of() -> None:
     always = Reading(0.0, is_whole=True)
     assert mark(HEALTHY, always, Told(blocked_s=[3.0])) is Mark.QUIET
     assert mark(HEALTHY, always, Told(logged_s=[3.0])) is Mark.ACCUSED
+    assert mark(HEALTHY, always, Told(verdict="network")) is Mark.QUIET
+    assert mark(HEALTHY, always, Told(verdict="slow_reader")) is Mark.ACCUSED
     assert mark(HEALTHY, Reading(0.0), Told()) is Mark.BROKEN
 
 
