@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from otel.demo.faults import CLIENT, WORKER
+from otel.view.openapi import LIVE_PATH
 from tests.lab import namespaces
+from tests.lab.linked import ADMIN, QUERY, connected, running
+from tests.lab.namespaces import CONTROL, Network
 from tests.lab.slow_readers import Mark, Told, Trial, Way, due_s, main, mark, report, trial
-from tests.lab.stopping import Reading, Stop
+from tests.lab.stopping import Reading, Stop, read
 
 STOPPING = Trial(0, Way.NEAR, None, 100, 20.0, 7.0, Stop(2.0, 3.0))
 HEALTHY = Trial(1, Way.FAR, None, 100, 20.0, 7.0)
@@ -81,3 +90,31 @@ def test_a_trial_is_the_same_for_the_same_seed_and_healthy_ones_never_stop() -> 
 def test_real_readers_are_told_of_while_they_stop_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "1", "--stopped", "2", "--healthy", "1"]) == 0
     assert "1 of 1 told before a write blocked" in capsys.readouterr().out
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(why is not None, reason=str(why))
+def test_gapline_live_shows_it_while_it_has_stopped_of_a_collector_and_of_a_sidecar(tmp_path: Path) -> None:
+    with (
+        Network((WORKER, CLIENT)) as network,
+        running(network, tmp_path) as linked,
+        connected(linked, receive_bytes=16_384) as wire,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        body: dict[str, object] = {"events": 250, "chars": 300, "pace_ms": 20.0}
+        reading = pool.submit(read, wire, request_id="stopped", body=body, stop=Stop(1.0, 4.0))
+        until_s = time.monotonic() + 4.0
+        while time.monotonic() < until_s:
+            time.sleep(0.05)
+            if any(row["stall_cause"] for row in linked.collected(LIVE_PATH)["streams"]):
+                break
+        asked = {CONTROL: ("--collector", f"http://127.0.0.1:{QUERY}"), WORKER: ("--sidecar", f"127.0.0.1:{ADMIN}")}
+        for place, words in asked.items():
+            with network.inside(place):
+                said = subprocess.run(
+                    (sys.executable, "-m", "sidecar.cli", "live", *words), capture_output=True, text=True, check=True
+                ).stdout
+            assert "slow_reader" in said
+        assert not reading.done()
+        assert reading.result().is_whole
