@@ -31,9 +31,9 @@ from otel.demo.topology import Topology
 from tests.lab.chain import Chain
 from tests.lab.holding import MEANING, WRONG, Mark, felt, mark
 from tests.lab.installed import Programs, programs
-from tests.lab.middles import MIDDLES, Part, Rewrites
+from tests.lab.middles import MIDDLES, PARTS, Part, Rewrites
 from tests.lab.readers import Reader, read
-from tests.lab.shapes import Shape, model_of
+from tests.lab.shapes import BULKY_WORDS, Shape, model_of
 from tests.lab.told import HEADER, Told
 from tests.lab.topology import ports_of, topology
 
@@ -42,20 +42,21 @@ AT_ONCE: Final = 3
 START_TRIES: Final = 3
 _FIRST_LINE: Final = (__doc__ or "").split("\n", 1)[0]
 TRAFFIC: Final = {
-    Shape.STEADY: 300,
-    Shape.GROUPED: 320,
-    Shape.BURSTY: 300,
-    Shape.EXPONENTIAL: 200,
-    Shape.SPECULATIVE: 420,
-    Shape.INTERLEAVED: 300,
-    Shape.LONG: 6_000,
+    Shape.STEADY: (300, 1),
+    Shape.GROUPED: (320, 1),
+    Shape.BURSTY: (300, 1),
+    Shape.EXPONENTIAL: (200, 1),
+    Shape.SPECULATIVE: (420, 1),
+    Shape.INTERLEAVED: (300, 1),
+    Shape.LONG: (6_000, 1),
+    Shape.BULKY: (700, BULKY_WORDS),
 }
-"""Events of an answer of each shape: seven seconds, so that most of what holds releases three times or more."""
+"""Events of an answer of each shape, and words in each: seven seconds, so that most of what holds releases thrice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One answer that was asked for, and what became of it. worst_s and holds: what the reader felt."""
+    """One answer that was asked for, and what became of it. worst_s, holds and gaps: what the reader felt."""
 
     part: Part
     chain: Chain
@@ -66,10 +67,11 @@ class Trial:
     confidence: float
     worst_s: float
     holds: int
+    gaps: int
     timeline: dict[str, Any]
 
     def __str__(self) -> str:
-        felt_of_it = f"felt {self.holds} holds, {self.worst_s:.2f} s"
+        felt_of_it = f"felt {self.holds} holds, {self.gaps} of them gaps, {self.worst_s:.2f} s"
         return f"{self.mark:<17}{self.shape:<14}{self.reader:<14}{self.said} ({self.confidence:g}); {felt_of_it}"
 
 
@@ -89,11 +91,14 @@ def trials(part: Part, chain: Chain, shapes: Sequence[Shape], here: Programs, *,
         Processes(Path(folder)) as processes,
     ):
         placed = _start(chain, Path(folder), processes, here)
-        packs = any(Rewrites.CODING in MIDDLES[place.part].rewrites for place in chain.hops if place.part in MIDDLES)
+        packs = any(Rewrites.CODING in PARTS[place.part].rewrites for place in chain.hops)
         readers = [reader for reader in Reader if reader.is_here and not (packs and reader is Reader.OURS)]
         ask = partial(_trial, part, chain, placed, seed=seed)
+        holders = [place.name for place in chain.hops if PARTS[place.part].holds]
+        first = [place.name for place in chain.hops if PARTS[place.part].holds_first]
+        made = [ask(shapes[0], readers[0], holders=[*first, *holders])] if first else []
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            made = list(pool.map(ask, shapes, cycle(readers)))
+            made += pool.map(partial(ask, holders=holders), shapes, cycle(readers))
         if ended := processes.ended():
             raise StartError(f"ended unasked: {', '.join(ended)}")
         return made
@@ -115,8 +120,10 @@ def _start(chain: Chain, folder: Path, processes: Processes, here: Programs) -> 
     raise AssertionError("the last try returns or raises")
 
 
-def _trial(part: Part, chain: Chain, placed: Topology, shape: Shape, reader: Reader, *, seed: int) -> Trial:
-    told = Told(shape, TRAFFIC[shape], words=1, seed=seed)
+def _trial(
+    part: Part, chain: Chain, placed: Topology, shape: Shape, reader: Reader, *, holders: Sequence[str], seed: int
+) -> Trial:
+    told = Told(shape, *TRAFFIC[shape], seed=seed)
     request_id = str(uuid.uuid4())
     answer = read(
         reader,
@@ -139,7 +146,6 @@ def _trial(part: Part, chain: Chain, placed: Topology, shape: Shape, reader: Rea
     verdict = wait_for_verdict(placed.collector_url, request_id, hops=chain.taps)
     _, timeline = get(f"{placed.collector_url}/v1/requests/{request_id}/timeline")
     was = felt(answer, told.calm())
-    holders = [place.name for place in chain.hops if place.part in MIDDLES and MIDDLES[place.part].holds]
     named = verdict["status"] == "named"
     return Trial(
         part,
@@ -151,6 +157,7 @@ def _trial(part: Part, chain: Chain, placed: Topology, shape: Shape, reader: Rea
         verdict["confidence"],
         was.worst_s,
         was.holds,
+        was.gaps,
         json.loads(timeline) | {"verdict": verdict},
     )
 

@@ -19,7 +19,7 @@ from tests.lab.shapes import Spoken
 FELT_S: Final = 0.3
 """An added wait that a reader's stamps show: the floor of verdicts, 0.25 s, and the noise of a busy machine."""
 RELEASES: Final = 3
-"""Waits charged to one app from which on it is known to buffer: one release cannot be told from a stall."""
+"""Gaps of one app from which on it is known to buffer: one release cannot be told from a stall."""
 BUFFERING: Final = "buffering"
 HOLDS: Final = frozenset({BUFFERING, "app_stall", "slow_first_event", "end_hold"})
 """What a hop that holds may be called while its releases are few."""
@@ -40,7 +40,7 @@ class Mark(StrEnum):
 
 MEANING: Final = {
     Mark.NAMED: "the hop that holds, and its cause",
-    Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} holds or more were felt, and it was not called {BUFFERING}",
+    Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} gaps or more were felt, and it was not called {BUFFERING}",
     Mark.HEALTHY: "nobody holds, nobody was named",
     Mark.UNFELT: "it holds less than a reader notices, and nobody was named",
     Mark.DISTURBED: "nobody holds, yet the reader waited: the machine was busy",
@@ -68,6 +68,11 @@ class Felt:
     def holds(self) -> int:
         """Waits that the reader's stamps show."""
         return sum(added_s > FELT_S for added_s in self.added_s)
+
+    @property
+    def gaps(self) -> int:
+        """Those of them that lie between two texts."""
+        return sum(added_s > FELT_S for added_s in self.added_s[1:-1])
 
 
 def felt(seen: Answer, calm: Spoken) -> Felt:
@@ -104,4 +109,4 @@ def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str]) -> Ma
         return Mark.MISSED if was.holds else Mark.UNFELT
     if named not in holders or verdict["cause"] not in HOLDS:
         return Mark.WRONG_HOP
-    return Mark.CALLED_OTHERWISE if was.holds >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED
+    return Mark.CALLED_OTHERWISE if was.gaps >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED

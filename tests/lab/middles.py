@@ -77,7 +77,7 @@ class Middle:
 
     In arguments and config stand ${port}, ${next}, ${own} and what else `_words` knows. is_told: it obeys the faults
     that a request tells. is_heavy: hundreds of megabytes, only where somebody asks for it. holds: what it holds of
-    a healthy answer; None where all passes at once.
+    a healthy answer; None where all passes at once. holds_first: the first answer of all waits for what it imports.
     """
 
     arguments: tuple[str, ...]
@@ -89,6 +89,7 @@ class Middle:
     is_told: bool = False
     is_heavy: bool = False
     holds: Hold | None = None
+    holds_first: bool = False
     rewrites: frozenset[Rewrites] = frozenset()
 
     @property
@@ -180,6 +181,7 @@ MIDDLES: Final[Mapping[Part, Middle]] = {
         health="/health/liveliness",
         ready_within_s=IMPORTS_WITHIN_S,
         is_heavy=True,
+        holds_first=True,
         rewrites=frozenset({Rewrites.FRAMES, Rewrites.USAGE, Rewrites.TRACE}),
     ),
     Part.VLLM_ROUTER: Middle(

@@ -13,7 +13,7 @@ from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, felt, mark
 from tests.lab.shapes import Shape, Spoken, answer
 
 DELAY_S = 0.01
-NOTHING, HELD, HELD_OFTEN = Felt((0.0, 0.1, 0.0)), Felt((0.0, 2 * FELT_S)), Felt((2 * FELT_S,) * RELEASES)
+NOTHING, HELD, HELD_OFTEN = Felt((0.0, 0.1, 0.0)), Felt((0.0, 2 * FELT_S)), Felt((0.0, *(2 * FELT_S,) * RELEASES, 0.0))
 
 
 def spoken(shape: Shape, seed: int = 3) -> Spoken:
@@ -46,7 +46,7 @@ def test_small_groups_of_a_steady_answer_are_not_felt(sizes: list[int]) -> None:
 def test_groups_of_forty_texts_are_felt_at_the_first_text_and_between() -> None:
     healthy = spoken(Shape.STEADY)
     was = felt(read_in_groups(healthy, [40] * 3), healthy)
-    assert was.holds == 3
+    assert (was.holds, was.gaps) == (3, 2)
     assert len(was.added_s) == 4
     assert was.added_s[0] == pytest.approx(39 * 0.025 + DELAY_S, rel=0.2)
 
