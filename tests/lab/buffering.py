@@ -29,7 +29,7 @@ from otel.demo.conduct import wait_for_verdict
 from otel.demo.processes import PortTakenError, Processes, StartError, exit_on_signals, free_ports, get
 from otel.demo.topology import Topology
 from tests.lab.chain import Chain
-from tests.lab.holding import MEANING, WRONG, Mark, felt, mark
+from tests.lab.holding import MEANING, WRONG, Mark, expected, felt, mark
 from tests.lab.installed import Programs, programs
 from tests.lab.middles import MIDDLES, PARTS, Part, Rewrites
 from tests.lab.readers import Reader, read
@@ -145,14 +145,16 @@ def _trial(
         raise StartError(f"{chain}: the answer was {answer.status}, {'' if answer.is_whole else 'not '}whole")
     verdict = wait_for_verdict(placed.collector_url, request_id, hops=chain.taps)
     _, timeline = get(f"{placed.collector_url}/v1/requests/{request_id}/timeline")
-    was = felt(answer, told.calm())
+    calm = told.calm()
+    was = felt(answer, calm)
+    hold = MIDDLES[part].holds
     named = verdict["status"] == "named"
     return Trial(
         part,
         chain,
         shape,
         reader,
-        mark(verdict, was, holders=holders),
+        mark(verdict, was, holders=holders, due=expected(calm, hold) if hold else None),
         f"{verdict['cause']} @ {verdict['first_hop']}" if named else verdict["status"],
         verdict["confidence"],
         was.worst_s,

@@ -6,6 +6,7 @@ What is left was added on the way, and nothing else is planted.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from otel.demo.answer import Answer
+from otel.demo.answer import Answer, Receipt
+from tests.lab.middles import Hold
 from tests.lab.shapes import Spoken
 
 FELT_S: Final = 0.3
 """An added wait that a reader's stamps show: the floor of verdicts, 0.25 s, and the noise of a busy machine."""
+NOTICED_S: Final = 0.25
+"""What a hop may add before a verdict names it."""
 RELEASES: Final = 3
 """Gaps of one app from which on it is known to buffer: one release cannot be told from a stall."""
 BUFFERING: Final = "buffering"
@@ -43,7 +47,7 @@ MEANING: Final = {
     Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} gaps or more were felt, and it was not called {BUFFERING}",
     Mark.HEALTHY: "nobody holds, nobody was named",
     Mark.UNFELT: "it holds less than a reader notices, and nobody was named",
-    Mark.DISTURBED: "nobody holds, yet the reader waited: the machine was busy",
+    Mark.DISTURBED: "the reader waited for what no hop holds: the machine was busy",
     Mark.MISSED: "the reader felt it, and nobody was named",
     Mark.WRONG_HOP: "the reader felt it, and another hop was named",
     Mark.ACCUSED: "nobody holds, the reader felt nothing, and somebody was named",
@@ -91,6 +95,20 @@ def felt(seen: Answer, calm: Spoken) -> Felt:
     return Felt(tuple(added))
 
 
+def expected(calm: Spoken, hold: Hold) -> Felt | None:
+    """What a reader feels of such a hold where nothing else takes time; None where the hold has no known size."""
+    if hold.texts is None and hold.size_bytes is None:
+        return None
+    receipts, held_bytes, held_texts, held_chars = [], 0, 0, 0
+    for due, chars in zip(calm.script.events, calm.chars, strict=True):
+        held_bytes, held_texts, held_chars = held_bytes + len(due.data), held_texts + bool(chars), held_chars + chars
+        if held_texts == hold.texts or held_bytes >= (hold.size_bytes or math.inf):
+            receipts.append(Receipt(due.at_s, held_chars))
+            held_bytes = held_texts = held_chars = 0
+    end_s = calm.script.events[-1].at_s
+    return felt(Answer(200, (*receipts, Receipt(end_s, held_chars)), end_s, is_whole=True, is_done=True), calm)
+
+
 def _silence_s(due: Sequence[float], reached: Sequence[int], after: int, until: int) -> float:
     """The longest silence of the source between the event that brought character `after` and that with `until`."""
     first = bisect_left(reached, after)
@@ -98,15 +116,18 @@ def _silence_s(due: Sequence[float], reached: Sequence[int], after: int, until: 
     return max((due[index + 1] - due[index] for index in range(first, last)), default=0.0)
 
 
-def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str]) -> Mark:
-    """The mark of the verdict on one answer. holders: the hops that hold what passes, if any."""
+def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str], due: Felt | None = None) -> Mark:
+    """The mark of the verdict on one answer. holders: the hops that hold what passes, if any; due: what was expected
+    of them, None where that is not known."""
     named = verdict["first_hop"] if verdict["status"] == "named" else None
     if not holders:
         if named is None:
             return Mark.HEALTHY
         return Mark.DISTURBED if was.worst_s > FELT_S else Mark.ACCUSED
+    if named is None and was.holds:
+        return Mark.DISTURBED if due is not None and due.worst_s < NOTICED_S else Mark.MISSED
     if named is None:
-        return Mark.MISSED if was.holds else Mark.UNFELT
+        return Mark.UNFELT
     if named not in holders or verdict["cause"] not in HOLDS:
         return Mark.WRONG_HOP
     return Mark.CALLED_OTHERWISE if was.gaps >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.demo.answer import Answer, Receipt
-from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, felt, mark
+from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, expected, felt, mark
+from tests.lab.middles import Hold
 from tests.lab.shapes import Shape, Spoken, answer
 
 DELAY_S = 0.01
@@ -55,6 +56,28 @@ def test_without_any_text_the_wait_for_the_end_is_all_that_there_is() -> None:
     healthy = spoken(Shape.STEADY)
     nothing = Answer(200, (), healthy.script.events[-1].at_s + 1, is_whole=True, is_done=True)
     assert felt(nothing, healthy).added_s == (pytest.approx(1.0),)
+
+
+@given(st.sampled_from([Shape.STEADY, Shape.BURSTY, Shape.INTERLEAVED]), st.integers(1, 90))
+def test_a_window_is_expected_to_be_felt_as_groups_of_its_size_are(shape: Shape, texts: int) -> None:
+    healthy = spoken(shape)
+    due = expected(healthy, Hold(texts=texts))
+    assert due is not None
+    assert due.holds == felt(read_in_groups(healthy, [texts] * 120), healthy).holds
+
+
+def test_pieces_of_bytes_hold_what_fills_them_and_a_hold_of_no_size_is_not_known() -> None:
+    healthy = spoken(Shape.STEADY)
+    piece = expected(healthy, Hold(size_bytes=4_096))
+    assert piece is not None
+    assert 0.4 < piece.worst_s < 0.8
+    assert expected(healthy, Hold()) is None
+
+
+def test_what_a_small_hold_cannot_have_done_was_the_machine() -> None:
+    small = expected(spoken(Shape.STEADY), Hold(texts=4))
+    assert mark(verdict(), HELD, holders=["gateway"], due=small) is Mark.DISTURBED
+    assert mark(verdict(), HELD, holders=["gateway"], due=HELD) is Mark.MISSED
 
 
 def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, str | None]:
