@@ -69,12 +69,13 @@ def topology(
     return Topology(tuple(commands), gateway_url=asked_url, collector_url=collector_url)
 
 
-def collector(*, otlp: int, query: int, folder: Path, hops: Sequence[str] = HOPS) -> Command:
-    """A collector with its store in the folder, which knows what hops there are."""
+def collector(*, otlp: int, query: int, folder: Path, hops: Sequence[str] = HOPS, host: str = _HOST) -> Command:
+    """A collector with its store in the folder, which knows what hops there are. host: where spans are sent to."""
     return command(
         COLLECTOR,
-        ("otel", "--grpc", "off", "--http", f"{_HOST}:{otlp}", "--query", f"{_HOST}:{query}"),
+        ("otel", "--grpc", "off", "--http", f"{host}:{otlp}", "--query", f"{_HOST}:{query}"),
         ("--data", str(data_of(folder)), "--path", ",".join(hops), "--first-event-after", f"{SLOW_FIRST_S:g}s"),
+        () if host == _HOST else ("--insecure",),
         ready=f"{url(query)}/readyz",
     )
 
@@ -85,12 +86,20 @@ def data_of(folder: Path) -> Path:
 
 
 def sidecar(
-    hop: str, *, door: int, app: int, admin: int, spans_url: str, skew_s: float | None = None, more: Sequence[str] = ()
+    hop: str,
+    *,
+    door: int,
+    app: int,
+    admin: int,
+    spans_url: str,
+    skew_s: float | None = None,
+    more: Sequence[str] = (),
+    host: str = _HOST,
 ) -> Command:
-    """The sidecar before a hop: whoever asks the hop asks the door. more: further options."""
+    """The sidecar before a hop: whoever asks the hop asks the door. more: further options. host: of the door."""
     return command(
         sidecar_of(hop),
-        ("sidecar", "--hop", hop, "--listen", f"{_HOST}:{door}", "--upstream", url(app)),
+        ("sidecar", "--hop", hop, "--listen", f"{host}:{door}", "--upstream", url(app)),
         ("--export", spans_url, "--admin", f"{_HOST}:{admin}"),
         () if skew_s is None else (f"--clock-offset={skew_s:+f}",),
         tuple(more),
@@ -107,5 +116,5 @@ def command(name: str, *arguments: tuple[str, ...], ready: str) -> Command:
     return Command(name, tuple(word for words in arguments for word in words), ready)
 
 
-def url(port: int) -> str:
-    return f"http://{_HOST}:{port}"
+def url(port: int, *, host: str = _HOST) -> str:
+    return f"http://{host}:{port}"

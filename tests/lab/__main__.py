@@ -23,6 +23,7 @@ from otel.demo.processes import exit_on_signals
 from tests.lab import bench, draw, report
 from tests.lab.installed import programs
 from tests.lab.marks import WRONG, Marked
+from tests.lab.namespaces import missing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = programs(may_install=options.install)
     for name, why in found.missing.items():
         say(f"no {name} in these chains: {why}")
-    cases = [draw.case(options.seed, number, found.parts) for number in options.case or range(options.cases)]
+    if (why_no_links := missing()) is not None:
+        say(f"no links between hosts: {why_no_links}")
+    here = draw.Here(frozenset(found.parts), has_links=why_no_links is None)
+    cases = [draw.case(options.seed, number, here) for number in options.case or range(options.cases)]
     results: list[Marked] = []
     rows: list[report.Judged] = []
     began_s = time.monotonic()

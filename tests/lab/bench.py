@@ -9,17 +9,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from otel.demo import script
 from otel.demo.answer import Answer
 from otel.demo.conduct import stopped, wait_for_verdict
-from otel.demo.faults import SLOW_FIRST_S
+from otel.demo.faults import CLIENT, SLOW_FIRST_S
 from otel.demo.processes import PortTakenError, Processes, StartError, free_ports, get
 from otel.demo.reader import Pause
 from otel.demo.topology import Topology, data_of, sidecar_of
@@ -27,19 +27,25 @@ from otel.findings import Policy
 from otel.known import Known
 from otel.store.sqlite import SqliteStore
 from tests.lab.canary import Canary
-from tests.lab.chain import Chain
+from tests.lab.chain import Chain, Links
 from tests.lab.draw import Case
+from tests.lab.links import Line
 from tests.lab.marks import Marked, mark
 from tests.lab.middles import PARTS, Rewrites
+from tests.lab.namespaces import CONTROL, Network
 from tests.lab.readers import read
 from tests.lab.rows import Row, judged
 from tests.lab.shapes import Spoken, model_of
-from tests.lab.told import HEADER, STOPPING, Kind, first_event
+from tests.lab.told import HEADER, LINKING, STOPPING, Kind, Planted, first_event
 from tests.lab.topology import ports_of, topology
 
 AT_ONCE: Final = 3
 """Cases that run at a time in one chain: more would have two cores add waits of their own."""
 START_TRIES: Final = 3
+LOSS_SHARE: Final = 0.5
+"""Of the packets of a link that loses some: every second one, so that each answer feels it."""
+RATE_BITS_S: Final = 24_000.0
+"""What a slow link still carries: a third of the smallest answer."""
 FEW_EVENTS: Final = 3
 """After so many a reader pauses or leaves, where hops make few events of many."""
 
@@ -66,6 +72,7 @@ class Bench:
     processes: Processes
     canary: Canary
     data: Path
+    network: Network | None = None
     known: Known = field(default_factory=Known)
     judging: threading.Lock = field(default_factory=threading.Lock)
 
@@ -74,7 +81,7 @@ class Bench:
         request_id = str(uuid.uuid4())
         spoken = case.told.calm()
         began_s = time.monotonic()
-        with self._stopping(case, spoken):
+        with self._inside(CLIENT), self._going_wrong(case, spoken):
             answer = read(
                 case.reader,
                 self.placed.gateway_url,
@@ -95,8 +102,9 @@ class Bench:
         lag_s = self.canary.lag_s(began_s, time.monotonic())
         if answer.status != HTTPStatus.OK:
             raise StartError(f"case {case.number}: the chain answered {answer.status}")
-        verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=self.chain.tapped)
-        _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
+        with self._inside(CONTROL):
+            verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=self.chain.tapped)
+            _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
         marked = mark(case, verdict, answer, lag_s=lag_s)
         rows = tuple(self._again(case, request_id, answer, lag_s=lag_s))
         return Result(marked, request_id, json.loads(timeline), rows)
@@ -116,21 +124,40 @@ class Bench:
             ):
                 yield each.row, mark(case, each.verdict, answer, taps=each.taps, lag_s=lag_s)
 
+    def _inside(self, place: str) -> AbstractContextManager[None]:
+        """The calling thread is on that host, where there are hosts."""
+        return nullcontext() if self.network is None else self.network.inside(place)
+
     @contextmanager
-    def _stopping(self, case: Case, spoken: Spoken) -> Iterator[None]:
-        """Stop a process for a while from the moment on at which the fault's character is due at the source."""
-        fault = case.fault(*STOPPING)
+    def _going_wrong(self, case: Case, spoken: Spoken) -> Iterator[None]:
+        """What a request cannot be told begins at the moment at which the fault's character is due at the source."""
+        fault = case.fault(*STOPPING, *LINKING)
         if fault is None:
             yield
             return
-        pid = self.processes.pid(sidecar_of(fault.hop) if fault.kind is Kind.SELF else fault.hop)
         due_s = spoken.script.events[first_event(spoken, fault)].at_s
-        thread = threading.Thread(target=stopped, args=(pid,), kwargs={"after_s": due_s, "seconds": fault.seconds})
+        thread = threading.Thread(target=self._go_wrong, args=(fault,), kwargs={"after_s": due_s})
         thread.start()
         try:
             yield
         finally:
             thread.join()
+
+    def _go_wrong(self, fault: Planted, *, after_s: float) -> None:
+        if fault.kind in STOPPING:
+            pid = self.processes.pid(sidecar_of(fault.hop) if fault.kind is Kind.SELF else fault.hop)
+            stopped(pid, after_s=after_s, seconds=fault.seconds)
+            return
+        assert self.network is not None, "links are planted only where there are some"
+        time.sleep(after_s)
+        between = self.chain.before(fault.hop), fault.hop
+        match fault.kind:
+            case Kind.BLACK_HOLE:
+                self.network.black_hole(between, fault.seconds)
+            case Kind.LOSS:
+                self.network.loss(between, LOSS_SHARE, fault.seconds)
+            case Kind.RATE:
+                self.network.rate(between, RATE_BITS_S, fault.seconds)
 
 
 def run(
@@ -147,9 +174,12 @@ def run(
 def _run_block(
     chain: Chain, cases: Iterable[Case], folder: Path, canary: Canary, *, paths: Mapping[str, str], at_once: int
 ) -> Iterator[Result]:
-    with Processes(folder) as processes:
-        placed = _start(chain, folder, processes, paths)
-        bench = Bench(chain, placed, processes, canary, data_of(folder))
+    with ExitStack() as standing:
+        network = None if chain.links is None else standing.enter_context(_network(chain, chain.links))
+        asks = None if network is None else network.is_ready
+        processes = standing.enter_context(Processes(folder, is_ready=asks))
+        placed = _start(chain, folder, processes, paths, network)
+        bench = Bench(chain, placed, processes, canary, data_of(folder), network)
         alone = [case for case in cases if case.is_alone]
         with ThreadPoolExecutor(at_once) as pool:
             yield from pool.map(bench.conduct, [case for case in cases if case not in alone])
@@ -158,9 +188,18 @@ def _run_block(
             raise StartError(f"ended unasked: {', '.join(ended)}")
 
 
-def _start(chain: Chain, folder: Path, processes: Processes, paths: Mapping[str, str]) -> Topology:
+def _network(chain: Chain, links: Links) -> Network:
+    places = (*chain.names, CLIENT)
+    lines = [Line(delay_ns=round(delay_s * 1e9)) for delay_s in links.delays_s]
+    return Network(places, lines=dict(zip(pairwise(places), lines, strict=True)), receive_bytes=links.receive_bytes)
+
+
+def _start(
+    chain: Chain, folder: Path, processes: Processes, paths: Mapping[str, str], network: Network | None
+) -> Topology:
     for attempt in range(START_TRIES):
-        placed = topology(chain, ports=free_ports(ports_of(chain)), folder=folder, paths=paths)
+        ports = free_ports(ports_of(chain))
+        placed = topology(chain, ports=ports, folder=folder, paths=paths, network=network)
         for command in placed.commands:
             processes.start(command)
         try:

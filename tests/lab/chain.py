@@ -47,12 +47,31 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Links:
+    """Real links between the hops, and to the reader. delays_s: of each, one way, source's side first.
+
+    receive_bytes: the largest receive buffer of any socket, None for the kernel's own choice.
+    """
+
+    delays_s: tuple[float, ...]
+    receive_bytes: int | None = None
+
+    def __str__(self) -> str:
+        small = "" if self.receive_bytes is None else f", at most {self.receive_bytes} bytes received"
+        return f"links of {' '.join(f'{delay_s * 1e3:g}' for delay_s in self.delays_s)} ms{small}"
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """One running path, source first. is_exact: sidecars keep every position. has_small_buffers: our apps do."""
+    """One running path, source first. is_exact: sidecars keep every position. has_small_buffers: our apps do.
+
+    links: each hop is on a host of its own, and has a sidecar; None is one host for all.
+    """
 
     hops: tuple[Place, ...]
     is_exact: bool = False
     has_small_buffers: bool = False
+    links: Links | None = None
 
     @classmethod
     def of(cls, *middles: Part) -> Self:
@@ -81,9 +100,15 @@ class Chain:
     def place(self, name: str) -> Place:
         return next(place for place in self.hops if place.name == name)
 
+    def before(self, name: str) -> str:
+        """Whom this hop, or the client, asks."""
+        names = (*self.names, CLIENT)
+        return names[names.index(name) - 1]
+
     def __str__(self) -> str:
         words = [" <- ".join(f"{place.name}{_marks(place)}" for place in self.hops)]
         words += ["small buffers"] if self.has_small_buffers else []
+        words += [str(self.links)] if self.links else []
         return ", ".join([*words, "exact" if self.is_exact else "quantised"])
 
 

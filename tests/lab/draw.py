@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 from otel.demo import script
 from otel.demo.faults import CLIENT, WORKER
-from tests.lab.chain import NAMES, Chain, Place, Tap
+from tests.lab.chain import NAMES, Chain, Links, Place, Tap
 from tests.lab.middles import MIDDLES, Part
 from tests.lab.readers import Reader
 from tests.lab.shapes import BULKY_WORDS, EVENTS, Shape, Spoken
-from tests.lab.told import READING, STOPPING, TOLD, Kind, Planted, Told
+from tests.lab.told import LINKING, READING, STOPPING, TOLD, Kind, Planted, Told
 
 BLOCK: Final = 10
 """Cases that share one running chain: starting one takes as long as two cases."""
@@ -38,6 +37,11 @@ _WEIGHTS: Final[dict[Kind | None, int]] = {
     Kind.SLOW_READ: 3,
     Kind.LEAVE: 1,
 }
+_OF_LINKS: Final = {Kind.BLACK_HOLE: 5, Kind.LOSS: 3, Kind.RATE: 3}
+"""What goes wrong besides, where there are links."""
+_DELAYS_S: Final = (0.0, 0.002, 0.02)
+_SMALL_BYTES: Final = 16_384
+"""The smallest receive buffers that people set."""
 _SHAPES: Final = {shape: {Shape.FLOOD: 1, Shape.BULKY: 0}.get(shape, 4) for shape in Shape}
 _WITH_ONE_BEAT: Final = (Shape.STEADY, Shape.SPECULATIVE, Shape.LONG)
 """No pause of these is so long that a hold could hide in it, or be taken for more than it was."""
@@ -45,6 +49,14 @@ _PAIRED: Final = (Kind.STALL, Kind.SLOW_FIRST, Kind.END_HOLD)
 """What may happen to one answer together with a stall at another hop."""
 _WORDS: Final = (1, 1, 1, 6, 60)
 """Words of an event: most engines send one, some a whole line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What this machine can do. parts: what can stand in the middle; apps of ours take the place of what cannot."""
+
+    parts: frozenset[Part]
+    has_links: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,8 @@ class Case:
 
     @property
     def is_alone(self) -> bool:
-        """Whether others cannot run beside it: it stops a process, or keeps the machine busy."""
-        return bool(self.kinds & STOPPING) or self.shape is Shape.FLOOD
+        """Whether others cannot run beside it: it stops a process, spoils a link, or keeps the machine busy."""
+        return bool(self.kinds & (STOPPING | LINKING)) or self.shape is Shape.FLOOD
 
     def fault(self, *kinds: Kind) -> Planted | None:
         return next((fault for fault in self.faults if fault.kind in kinds), None)
@@ -84,32 +96,40 @@ class Case:
         return f"{' + '.join(map(str, self.faults)) or 'nothing'} in {self.shape}{size}{reader}"
 
 
-def chain(seed: int, block: int, parts: Collection[Part]) -> Chain:
-    """The chain of a block of cases. parts: what can stand in the middle here; those that are not there are apps."""
+def chain(seed: int, block: int, here: Here) -> Chain:
+    """The chain of a block of cases."""
     draw = random.Random(f"{seed} chain {block}")
     names = NAMES[draw.choice(_HOPS)]
     others = sorted(part for part, middle in MIDDLES.items() if part is not Part.APP and not middle.is_heavy)
     middles = [draw.choice(others) if draw.random() < 0.4 else Part.APP for _ in names[1:]]
     holding = [index for index, part in enumerate(middles) if MIDDLES[part].holds]
     middles = [
-        part if part in parts and (index in holding[:1] or not MIDDLES[part].holds) else Part.APP
+        part if part in here.parts and (index in holding[:1] or not MIDDLES[part].holds) else Part.APP
         for index, part in enumerate(middles)
     ]
-    blind = draw.choice(names) if draw.random() < 0.25 else None
+    links = _links(draw, len(names)) if draw.random() < 0.3 and here.has_links else None
+    blind = draw.choice(names) if draw.random() < 0.3 and links is None else None
     places = []
     for name, part in zip(names, (Part.SCRIPTED, *middles), strict=True):
         has_egress = draw.random() < 0.3 and name != WORKER
         tap = Tap.NONE if name == blind else Tap.BOTH if has_egress else Tap.INGRESS
         skew_s, drift_ppm = round(draw.uniform(-SKEW_S, SKEW_S), 3), draw.choice((-DRIFT_PPM, 0.0, DRIFT_PPM))
         places.append(Place(name, part, tap, skew_s=skew_s, drift_ppm=drift_ppm))
-    return Chain(tuple(places), is_exact=draw.random() < 0.3, has_small_buffers=draw.random() < 0.25)
+    is_exact, has_small_buffers = draw.random() < 0.3, draw.random() < 0.25
+    return Chain(tuple(places), is_exact=is_exact, has_small_buffers=has_small_buffers, links=links)
 
 
-def case(seed: int, number: int, parts: Collection[Part]) -> Case:
+def _links(draw: random.Random, count: int) -> Links:
+    delays_s = tuple(draw.choice(_DELAYS_S) for _ in range(count))
+    return Links(delays_s, receive_bytes=_SMALL_BYTES if draw.random() < 0.4 else None)
+
+
+def case(seed: int, number: int, here: Here) -> Case:
     """Case `number` of this seed."""
-    within = chain(seed, number // BLOCK, parts)
+    within = chain(seed, number // BLOCK, here)
     draw = random.Random(f"{seed} case {number}")
-    kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+    weights = _WEIGHTS | (_OF_LINKS if within.links else {})
+    kind = draw.choices(list(weights), list(weights.values()))[0]
     shape = _shape(draw, kind)
     words = BULKY_WORDS if shape is Shape.BULKY else draw.choice(_WORDS) if EVENTS[shape] < 500 else 1
     made = Case(number, draw.getrandbits(31), within, shape, EVENTS[shape], words, reader=_reader(draw, kind, shape))
@@ -129,8 +149,8 @@ def case(seed: int, number: int, parts: Collection[Part]) -> Case:
     return replace(made, faults=tuple(sorted(faults, key=lambda fault: _when(fault, spoken))))
 
 
-def cases(seed: int, count: int, parts: Collection[Part]) -> list[Case]:
-    return [case(seed, number, parts) for number in range(count)]
+def cases(seed: int, count: int, here: Here) -> list[Case]:
+    return [case(seed, number, here) for number in range(count)]
 
 
 def _shape(draw: random.Random, kind: Kind | None) -> Shape:
@@ -138,6 +158,8 @@ def _shape(draw: random.Random, kind: Kind | None) -> Shape:
     shape = draw.choices(list(_SHAPES), list(_SHAPES.values()))[0]
     if kind is Kind.SLOW_READ:
         return Shape.BULKY
+    if kind in LINKING:
+        return Shape.STEADY
     if kind is Kind.BUFFER or kind in STOPPING:
         return draw.choice(_WITH_ONE_BEAT)
     return Shape.STEADY if shape is Shape.AT_ONCE and kind in {Kind.CUT, Kind.LEAVE} else shape
@@ -155,6 +177,8 @@ def _places(kind: Kind | None, within: Chain) -> list[str]:
         return []
     if kind in READING:
         return [CLIENT]
+    if kind in LINKING:
+        return [*within.names[1:], CLIENT]
     if kind is Kind.SELF:
         return list(within.tapped)
     if kind is Kind.FREEZE:
@@ -182,6 +206,8 @@ def _events_needed(fault: Planted) -> int:
             return script.events_needed(fault.fault)
         case Kind.SLOW_READ:
             return math.ceil((fault.seconds + 2) / BULKY_PACE_S)
+        case Kind.BLACK_HOLE | Kind.LOSS | Kind.RATE:
+            return math.ceil((fault.seconds + 3) / script.MEAN_PACE_S)
         case _:
             return 0
 

@@ -111,11 +111,11 @@ def _by_openai(url: str, headers: Mapping[str, str], body: Mapping[str, object],
 
 
 def _by_curl(url: str, headers: Mapping[str, str], body: Mapping[str, object], reading: _Reading) -> Answer:
-    """curl says at the end how long its first byte took; one that we end says nothing, and counts from its start."""
+    """curl says at the end how long it all took; one that we end says nothing, and counts from its start."""
     words = ["curl", "--no-buffer", "--silent", "--compressed", "--noproxy", "*", "--max-time", f"{TIMEOUT_S:g}"]
     for name, value in {"Content-Type": "application/json", "Expect": "", **headers}.items():
         words += ["--header", f"{name}: {value}"]
-    words += ["--data-binary", "@-", "--write-out", "%{stderr}%{http_code} %{time_pretransfer} %{time_starttransfer}"]
+    words += ["--data-binary", "@-", "--write-out", "%{stderr}%{http_code} %{time_pretransfer} %{time_total}"]
     start_s = time.monotonic()
     with subprocess.Popen(
         [*words, url + PATH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -133,7 +133,7 @@ def _by_curl(url: str, headers: Mapping[str, str], body: Mapping[str, object], r
     status = int(HTTPStatus.OK)
     if len(said) == 3:
         status = int(said[0])
-        start_s = (got[0][0] if got else ended_s) - (float(said[2]) - float(said[1]))
+        start_s = ended_s - (float(said[2]) - float(said[1]))
     receipts = tuple(receipt(event, at_s=at_s - start_s) for at_s, event in got)
     return Answer(status, receipts, ended_s - start_s, is_whole, any(event == b"data: [DONE]" for _, event in got))
 

@@ -12,32 +12,33 @@ from otel.demo import faults
 from otel.demo.faults import CLIENT, WORKER
 from tests.lab import draw
 from tests.lab.chain import NAMES, Chain, Tap
-from tests.lab.draw import Case
+from tests.lab.draw import Case, Here
 from tests.lab.middles import MIDDLES, Part
 from tests.lab.shapes import Shape
-from tests.lab.told import READING, STOPPING, TOLD, Kind
+from tests.lab.told import LINKING, READING, STOPPING, TOLD, Kind
 
 SEEDS = st.integers(0, 10_000)
 NUMBERS = st.integers(0, 300)
-PARTS = st.sets(st.sampled_from(sorted(MIDDLES))).map(lambda parts: parts | {Part.APP})
+HERES = st.builds(
+    Here, st.sets(st.sampled_from(sorted(MIDDLES))).map(lambda parts: frozenset(parts | {Part.APP})), st.booleans()
+)
+APPS, ALL = Here(frozenset({Part.APP})), Here(frozenset(MIDDLES), has_links=True)
 
 
 @settings(max_examples=40)
-@given(SEEDS, NUMBERS, PARTS)
-def test_a_case_is_the_same_however_many_are_drawn(seed: int, number: int, parts: set[Part]) -> None:
-    assert draw.case(seed, number, parts) == draw.case(seed, number, parts)
+@given(SEEDS, NUMBERS, HERES)
+def test_a_case_is_the_same_however_many_are_drawn(seed: int, number: int, here: Here) -> None:
+    assert draw.case(seed, number, here) == draw.case(seed, number, here)
 
 
 @settings(max_examples=40)
-@given(SEEDS, NUMBERS, PARTS)
-def test_a_chain_has_only_parts_that_are_there_and_at_most_one_that_holds(
-    seed: int, number: int, parts: set[Part]
-) -> None:
-    made = draw.chain(seed, number // draw.BLOCK, parts)
-    assert draw.case(seed, number, parts).chain == made
+@given(SEEDS, NUMBERS, HERES)
+def test_a_chain_has_only_parts_that_are_there_and_at_most_one_that_holds(seed: int, number: int, here: Here) -> None:
+    made = draw.chain(seed, number // draw.BLOCK, here)
+    assert draw.case(seed, number, here).chain == made
     worker, *middles = made.hops
     assert worker.part is Part.SCRIPTED
-    assert {place.part for place in middles} <= parts
+    assert {place.part for place in middles} <= here.parts
     assert sum(bool(MIDDLES[place.part].holds) for place in middles) <= 1
     assert not any(MIDDLES[place.part].is_heavy for place in middles)
 
@@ -45,15 +46,15 @@ def test_a_chain_has_only_parts_that_are_there_and_at_most_one_that_holds(
 @settings(max_examples=40)
 @given(SEEDS, NUMBERS)
 def test_at_most_one_sidecar_is_missing(seed: int, number: int) -> None:
-    made = draw.chain(seed, number, {Part.APP})
-    assert len(made.tapped) >= len(made.hops) - 1
+    made = draw.chain(seed, number, APPS)
+    assert len(made.tapped) >= len(made.hops) - (made.links is None)
     assert made.hops[0].tap is not Tap.BOTH
 
 
 @settings(max_examples=40)
-@given(SEEDS, NUMBERS, PARTS)
-def test_what_is_planted_is_felt_and_planted_where_it_can_be(seed: int, number: int, parts: set[Part]) -> None:
-    case = draw.case(seed, number, parts)
+@given(SEEDS, NUMBERS, HERES)
+def test_what_is_planted_is_felt_and_planted_where_it_can_be(seed: int, number: int, here: Here) -> None:
+    case = draw.case(seed, number, here)
     told = {WORKER} | {p.name for p in case.chain.hops[1:] if MIDDLES[p.part].is_told}
     for fault in case.faults:
         if fault.kind in TOLD:
@@ -61,6 +62,9 @@ def test_what_is_planted_is_felt_and_planted_where_it_can_be(seed: int, number: 
             assert fault.hop in told
         if fault.kind in READING:
             assert fault.hop == CLIENT
+        if fault.kind in LINKING:
+            assert case.chain.links is not None
+            assert fault.hop in (*case.chain.names[1:], CLIENT)
         if fault.kind is Kind.SELF:
             assert fault.hop in case.chain.tapped
         assert 1 <= fault.at_chars <= case.told.calm().length
@@ -69,7 +73,7 @@ def test_what_is_planted_is_felt_and_planted_where_it_can_be(seed: int, number: 
 @settings(max_examples=40)
 @given(SEEDS, NUMBERS)
 def test_two_faults_are_at_two_hops_in_the_order_in_which_they_come(seed: int, number: int) -> None:
-    case = draw.case(seed, number, {Part.APP})
+    case = draw.case(seed, number, APPS)
     if len(case.faults) == 2:
         one, two = case.faults
         assert one.hop != two.hop
@@ -82,17 +86,17 @@ def test_two_faults_are_at_two_hops_in_the_order_in_which_they_come(seed: int, n
 @settings(max_examples=40)
 @given(SEEDS, NUMBERS)
 def test_a_cut_falls_into_the_answer(seed: int, number: int) -> None:
-    case = draw.case(seed, number, {Part.APP})
+    case = draw.case(seed, number, APPS)
     if (cut := case.fault(Kind.CUT)) is not None:
         assert 0 < cut.seconds < case.told.calm().script.events[-1].at_s + 0.1
 
 
 @cache
 def drawn(count: int = 300) -> list[Case]:
-    return draw.cases(1, count, sorted(MIDDLES))
+    return draw.cases(1, count, ALL)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in draw._WEIGHTS if kind is not None])
+@pytest.mark.parametrize("kind", Kind)
 def test_every_kind_is_drawn(kind: Kind) -> None:
     assert any(kind in case.kinds for case in drawn())
 

@@ -89,7 +89,7 @@ def test_a_source_without_a_rhythm_may_not_be_called_healthy() -> None:
     assert mark(of, verdict(), reader).mark is Mark.MISSED
 
 
-def test_a_hop_that_always_buffers_is_right_to_be_named_but_hides_no_fault() -> None:
+def test_a_hop_that_always_buffers_is_right_to_be_named_and_may_hide_a_fault() -> None:
     chain = Chain.of(Part.APP, Part.NGINX_BUFFERING)
     none, stalled = case(chain=chain), case(fault(Kind.STALL, WORKER), chain=chain)
     buffering, source = ("buffering", GATEWAY), ("source_stall", WORKER)
@@ -97,7 +97,9 @@ def test_a_hop_that_always_buffers_is_right_to_be_named_but_hides_no_fault() -> 
     assert mark(none, verdict(), seen(none, held_s=0.6)).mark is Mark.MISSED
     assert mark(none, verdict(), seen(none)).mark is Mark.HEALTHY
     assert mark(stalled, verdict(*buffering, source), seen(stalled, held_s=2.0)).mark is Mark.RIGHT
-    assert mark(stalled, verdict(*buffering), seen(stalled, held_s=2.0)).mark is Mark.HALF
+    assert mark(stalled, verdict(*buffering), seen(stalled, held_s=2.0)).mark is Mark.RIGHT
+    assert mark(stalled, verdict(), seen(stalled, held_s=2.0)).mark is Mark.MISSED
+    assert mark(stalled, verdict("app_stall", PROXY), seen(stalled, held_s=2.0)).mark is Mark.WRONG_HOP
 
 
 # ------------------------------------------------------------------------------- the machine's own noise
@@ -138,6 +140,7 @@ def test_seconds_are_compared_with_what_was_planted_and_with_what_the_reader_sta
     assert result.total is not None
     assert result.total.known_s == pytest.approx(LATE.longest_gap_s)
     assert not result.total.is_within
+    assert mark(STALL, said, LATE, lag_s=0.05).total is None
 
 
 def test_of_two_faults_no_seconds_are_compared_with_one() -> None:

@@ -99,6 +99,17 @@ def test_a_hop_that_always_buffers_may_be_named_besides_what_was_planted_and_no_
     assert true.faults[0].term_s is None
 
 
+def test_behind_a_hop_that_merges_the_last_text_may_wait_for_the_end() -> None:
+    of = case(fault(Kind.END_HOLD, GATEWAY), chain=Chain.of(Part.APP, Part.MERGER))
+    assert known(of).blames == {Blame(GATEWAY, "end_hold"), Blame(GATEWAY, "app_stall")}
+
+
+def test_a_hop_that_waits_for_a_few_events_hides_nothing_of_a_lively_answer() -> None:
+    chain = Chain.of(Part.APP, Part.MERGER)
+    held = [truth(of, seen(of)).is_held for of in (case(shape=s, chain=chain) for s in (Shape.STEADY, Shape.BURSTY))]
+    assert held == [False, True]
+
+
 # ------------------------------------------------------------------------ what the reader's stamps show
 
 
@@ -124,6 +135,11 @@ def test_a_hop_that_no_tap_tells_from_the_source_has_its_rhythm() -> None:
 def test_a_source_that_shows_no_rhythm_cannot_be_told_from_its_habit() -> None:
     assert not known(case(fault(Kind.STALL, WORKER), shape=Shape.AT_ONCE)).is_tellable
     assert known(case(fault(Kind.STALL, GATEWAY), shape=Shape.AT_ONCE)).is_tellable
+
+
+def test_a_source_that_sends_many_events_at_a_time_may_do_so_on_purpose() -> None:
+    assert not known(case(fault(Kind.BUFFER, WORKER))).is_shown
+    assert known(case(fault(Kind.BUFFER, GATEWAY))).is_shown
 
 
 @pytest.mark.parametrize("change", [{"is_whole": False, "is_done": False}, {"is_done": False}])

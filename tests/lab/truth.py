@@ -16,7 +16,7 @@ from otel.hop import EGRESS
 from tests.lab.chain import Chain, Stretch, stretches
 from tests.lab.draw import Case
 from tests.lab.felt import Wait, has_rhythm, waits
-from tests.lab.middles import PARTS
+from tests.lab.middles import PARTS, Middle
 from tests.lab.shapes import Spoken, longest_pause_s
 from tests.lab.told import LINKING, READING, STOPPING, Kind, Planted, first_event, planted
 
@@ -25,6 +25,8 @@ FELT_S: Final = 0.3
 floor of verdicts and the noise of a busy machine."""
 QUIET_S: Final = 0.2
 """More than this, in seconds, no healthy answer is late on a machine that nobody else uses."""
+MOMENT_S: Final = 0.2
+"""A hop that waits for a few more events holds them for so long at most, in seconds; a wait of that is nobody's."""
 RHYTHM: Final = 2.0
 """A pause of the source is shown when it is so many times as long as any other of the answer: what is shorter may be
 its rhythm."""
@@ -82,13 +84,14 @@ class Truth:
     """All that is known of a case. holders: who may be named for hops that always buffer.
 
     late_s: what the script does not explain of the reader's longest wait. excess_s: the most that no fault explains
-    either, None where that is not known.
+    either, None where that is not known. is_held: a hop holds so much that what was planted may lie hidden in it.
     """
 
     faults: tuple[Known, ...]
     holders: frozenset[Blame]
     late_s: float
     excess_s: float | None
+    is_held: bool
 
     @property
     def blames(self) -> frozenset[Blame]:
@@ -104,7 +107,8 @@ def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Trut
     spoken = case.told.calm()
     felt = waits(seen, spoken)
     cuts = stretches(case.chain.names, taps)
-    holding = [p.name for p in case.chain.hops if PARTS[p.part].holds is not None]
+    holding = [place.name for place in case.chain.hops if PARTS[place.part].holds is not None]
+    is_held = any(_holds_much(PARTS[place.part], spoken) for place in case.chain.hops)
     known = tuple(
         _known(
             fault,
@@ -114,15 +118,24 @@ def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Trut
             felt=felt,
             spoken=spoken,
             has_record=CLIENT in taps,
+            is_merged=bool(holding),
         )
         for fault in case.faults
     )
     return Truth(
-        faults=known if not holding else tuple(replace(each, segment=None, term_s=None) for each in known),
+        faults=known if not is_held else tuple(replace(each, segment=None, term_s=None) for each in known),
         holders=frozenset(b for name in holding for b in _blames_of(_of_app(cuts, name), _RELEASES)),
         late_s=max((wait.added_s for wait in felt), default=0.0),
-        excess_s=None if holding else _excess(case.faults, felt, spoken.length),
+        excess_s=None if is_held else _excess(case.faults, felt, spoken.length),
+        is_held=is_held,
     )
+
+
+def _holds_much(part: Middle, spoken: Spoken) -> bool:
+    """Whether a hop holds what nobody would call a moment."""
+    if part.holds is None:
+        return False
+    return part.holds.texts is None or part.holds.texts * longest_pause_s(spoken) > MOMENT_S
 
 
 def _known(
@@ -134,14 +147,19 @@ def _known(
     felt: list[Wait],
     spoken: Spoken,
     has_record: bool,
+    is_merged: bool,
 ) -> Known:
+    """is_merged: a hop keeps texts until others come, or the end."""
     at_source = stretch is not None and stretch.upstream is None
     is_last = stretch is cuts[-1] and not cuts[-1].is_whole and not has_record
     label, term_s = _term(fault, spoken, stretch)
+    blames = _blames(fault, stretch, at_source=at_source)
+    if is_merged and fault.kind is Kind.END_HOLD and stretch is not None:
+        blames |= _blames(replace(fault, kind=Kind.STALL), stretch, at_source=at_source)  # the last text waits for it
     return Known(
         fault,
-        frozenset(_blames(fault, stretch, at_source=at_source)),
-        is_shown=_is_shown(fault, seen, felt, spoken, at_source=at_source),
+        frozenset(blames),
+        is_shown=_is_shown(fault, seen, felt, spoken, at_source=at_source, is_merged=is_merged),
         is_tellable=not is_last and (has_rhythm(spoken) or not at_source or fault.kind not in _RHYTHMIC),
         segment=label,
         term_s=term_s,
@@ -195,9 +213,12 @@ def _blames_of(stretch: Stretch, causes: Collection[str]) -> set[Blame]:
 # ------------------------------------------------------------------------ what the reader's stamps show
 
 
-def _is_shown(fault: Planted, seen: Answer, felt: list[Wait], spoken: Spoken, *, at_source: bool) -> bool:
+def _is_shown(
+    fault: Planted, seen: Answer, felt: list[Wait], spoken: Spoken, *, at_source: bool, is_merged: bool
+) -> bool:
     """Whether the reader's stamps show the fault. A hop that no tap tells from the source has the source's rhythm."""
-    where = [wait for wait in felt if fault.kind not in _TIMED or wait.holds(fault, spoken.length)]
+    is_placed = fault.kind in _TIMED and not (is_merged and fault.kind is Kind.END_HOLD)
+    where = [wait for wait in felt if not is_placed or wait.holds(fault, spoken.length)]
     match fault.kind:
         case Kind.CUT:
             return not (seen.is_whole and seen.is_done)
