@@ -7,13 +7,28 @@ from dataclasses import replace
 import pytest
 
 from tests.lab import bench
-from tests.lab.chain import Chain, Tap
+from tests.lab.chain import Chain, Links, Tap
 from tests.lab.draw import Case
 from tests.lab.marks import Mark
 from tests.lab.middles import Part
+from tests.lab.namespaces import missing
 from tests.lab.rows import Row
 from tests.lab.shapes import EVENTS, Shape
 from tests.lab.told import Kind, Planted
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_link_that_fails_is_named_where_it_is() -> None:
+    chain = replace(Chain.of(Part.APP, Part.APP), links=Links((0.002, 0.0, 0.02)))
+    planted = [
+        Case(number, number + 1, chain, Shape.STEADY, 240, faults=(Planted(Kind.BLACK_HOLE, hop, 1.2, 300),))
+        for number, hop in enumerate(("inference-proxy", "client"))
+    ]
+    results = list(bench.run(planted, paths={}, at_once=1, say=lambda _: None))
+    assert [result.marked.mark for result in results] == [Mark.RIGHT, Mark.RIGHT]
+    assert [result.marked.named for result in results] == ["network @ inference-proxy", "network @ client"]
 
 
 @pytest.mark.e2e

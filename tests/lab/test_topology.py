@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from otel.demo.processes import Command
 from otel.demo.topology import Topology
 from tests.lab.chain import NAMES, Chain, Place, Tap
 from tests.lab.middles import MIDDLES, Part
+from tests.lab.namespaces import CONTROL
 from tests.lab.topology import ports_of, topology
 
 PATHS = {"nginx": "/bin/nginx", "haproxy": "/bin/haproxy"}
@@ -65,6 +68,37 @@ def test_a_real_part_listens_asks_the_next_hop_and_says_when_it_is_ready(part: P
     assert gateway.program == PATHS[MIDDLES[part].needs[0]]
     assert gateway.ready_url.split("/")[2] in told
     assert option(of, "inference-proxy sidecar", "--listen") in told
+
+
+class Hosts:
+    """A network that only says where things are."""
+
+    def __init__(self) -> None:
+        self.placed: dict[str, str] = {}
+
+    def address(self, place: str) -> str:
+        return f"{place}.host"
+
+    def control_address(self) -> str:
+        return "control.host"
+
+    def wrap(self, command: Command, place: str) -> Command:
+        self.placed[command.name] = place
+        return command
+
+
+def test_with_links_every_hop_and_its_sidecar_are_on_one_host_and_the_next_asks_there() -> None:
+    chain, hosts = Chain.of(Part.APP, Part.APP), Hosts()
+    of = topology(chain, ports=range(1, 1 + ports_of(chain)), folder=Path("/lab"), paths={}, network=cast("Any", hosts))
+    assert hosts.placed == {
+        "collector": CONTROL,
+        **{name: name for name in chain.names},
+        **{f"{name} sidecar": name for name in chain.names},
+    }
+    assert option(of, "gateway", "--next").startswith("http://inference-proxy.host:")
+    assert option(of, "gateway sidecar", "--export").startswith("http://control.host:")
+    assert option(of, "gateway sidecar", "--upstream").startswith("http://127.0.0.1:")
+    assert of.gateway_url.startswith("http://gateway.host:")
 
 
 def test_a_clock_is_set_wrong_where_it_is_to_be() -> None:
