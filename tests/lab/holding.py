@@ -124,10 +124,11 @@ def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str], due: 
         if named is None:
             return Mark.HEALTHY
         return Mark.DISTURBED if was.worst_s > FELT_S else Mark.ACCUSED
-    if named is None and was.holds:
-        return Mark.DISTURBED if due is not None and due.worst_s < NOTICED_S else Mark.MISSED
+    is_right = named in holders and verdict["cause"] in HOLDS
+    if not is_right and was.holds and due is not None and due.worst_s < NOTICED_S:
+        return Mark.DISTURBED
     if named is None:
-        return Mark.UNFELT
-    if named not in holders or verdict["cause"] not in HOLDS:
+        return Mark.MISSED if was.holds else Mark.UNFELT
+    if not is_right:
         return Mark.WRONG_HOP
     return Mark.CALLED_OTHERWISE if was.gaps >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED

@@ -77,6 +77,8 @@ def test_pieces_of_bytes_hold_what_fills_them_and_a_hold_of_no_size_is_not_known
 def test_what_a_small_hold_cannot_have_done_was_the_machine() -> None:
     small = expected(spoken(Shape.STEADY), Hold(texts=4))
     assert mark(verdict(), HELD, holders=["gateway"], due=small) is Mark.DISTURBED
+    assert mark(verdict("app_stall", "model-worker"), HELD, holders=["gateway"], due=small) is Mark.DISTURBED
+    assert mark(verdict("app_stall", "model-worker"), NOTHING, holders=["gateway"], due=small) is Mark.WRONG_HOP
     assert mark(verdict(), HELD, holders=["gateway"], due=HELD) is Mark.MISSED
 
 
