@@ -210,13 +210,13 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
     windows = []
     previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
-        if lineup.by_ordinal:
+        if lineup.by_ordinal or lane is last:
             window = Window(j - 1, min(until, lane.count - 1))
         else:
             least, most = shift_of(lane, last)
             window = window_of(lane, last.low[j - 1] + least, last.high[until] + most)
         windows.append(window)
-        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, until)
+        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, Window(j - 1, until))
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
@@ -288,12 +288,14 @@ def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -
     terms[segment] = terms.get(segment, 0) + left_ns
 
 
-def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, until: int) -> tuple[int, int, int, int, int]:
+def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, waited: Window) -> tuple[int, int, int, int, int]:
     """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
-    is_known = lineup.by_ordinal or (_is_sharp(lane, window) and shift_of(lane, lineup.last) == (0, 0))
+    is_known = (
+        lineup.by_ordinal or lane is lineup.last or (_is_sharp(lane, window) and shift_of(lane, lineup.last) == (0, 0))
+    )
     at = longest_silence(lane, window, wanted_ns=None if is_known else gap)
-    if not lineup.by_ordinal and (at is None or lane.silence(at) < gap / 2):
-        beside = silence_beside(lane, window, wanted_ns=gap)
+    if not is_known and (at is None or lane.silence(at) < gap / 2):
+        beside = silence_beside(lane, window, reader=lineup.last, waited=waited, wanted_ns=gap)
         at = at if beside is None else beside
     arrived = taken = blocked = late = within = 0
     if at is not None:
@@ -301,7 +303,7 @@ def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, until: int) 
         taken = lane.silence(at)
         blocked, late = lane.blocked_before[at], lane.lag_before[at]
         within = lane.blocked_within[at] - lane.blocked_within[at - 1]
-    is_last_text = until == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
+    is_last_text = waited.last == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
     moments = lane.hop.moments
     if is_last_text and moments.upstream_ended_ns is not None and moments.downstream_ended_ns is not None:
         # a merging hop keeps its remainder until the end: then the end counts as an event

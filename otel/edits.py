@@ -75,11 +75,12 @@ def shift_of(lane: Lane, reader: Lane) -> tuple[int, int]:
     return (low - reader_high if high < reader_low else 0), (high - reader_low if low > reader_high else 0)
 
 
-def silence_beside(lane: Lane, window: Window, *, wanted_ns: int) -> int | None:
+def silence_beside(lane: Lane, window: Window, *, reader: Lane, waited: Window, wanted_ns: int) -> int | None:
     """The event that ended a silence as long as the reader's wait right beside the window, None where there is none.
 
     Edits that cancel out, or are smaller than the quantum, move the text unseen. A silence that is worth a verdict
-    and as long as the wait is that wait, though it seems to lie a few words off.
+    and as long as the wait is that wait, though it seems to lie a few words off; but not where the reader waited for
+    it at its own place. waited: the events of the reader between which it waited.
     """
     if wanted_ns < HOLD_NS or not lane.count:
         return None
@@ -87,6 +88,16 @@ def silence_beside(lane: Lane, window: Window, *, wanted_ns: int) -> int | None:
     near = [
         i
         for i in range(around.first + 1, min(around.last + 1, lane.event_count))
-        if lane.is_whole[i] and abs(lane.silence(i) - wanted_ns) <= wanted_ns * ALIKE_SHARE
+        if lane.is_whole[i]
+        and abs(lane.silence(i) - wanted_ns) <= wanted_ns * ALIKE_SHARE
+        and not _was_waited_for(lane, i, reader, waited)
     ]
     return min(near, key=lambda i: (abs(lane.silence(i) - wanted_ns), i), default=None)
+
+
+def _was_waited_for(lane: Lane, i: int, reader: Lane, waited: Window) -> bool:
+    """Whether the reader had a wait of its own, other than this one, where it would have it for the lane's event i."""
+    own = window_of(reader, lane.low[i - 1], lane.high[i])
+    whole = range(max(1, own.first), own.last + 1)  # merged, both sides of the silence may be in one event
+    others = (k for k in whole if not waited.first < k <= waited.last)
+    return any(reader.silence(k) >= lane.silence(i) / 2 for k in others)

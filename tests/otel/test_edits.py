@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.align import CONTENT, lane_of, window_of
+from otel.align import CONTENT, Lane, Window, lane_of, window_of
 from otel.edits import are_same_events, edited_from, edits_between, shift_of, silence_beside
 from otel.findings import Cause, Policy, Status
 from otel.hop import EventClass
@@ -93,23 +93,38 @@ def test_text_that_only_grows_is_found_within_the_shift(chars, added, is_exact):
         assert window.last >= k
 
 
+def beside(lane: Lane, first: int, last: int, *, reader: Lane, waited: Window, wanted_ns: int) -> int | None:
+    window = window_of(lane, lane.low[first], lane.high[last])
+    return silence_beside(lane, window, reader=reader, waited=waited, wanted_ns=wanted_ns)
+
+
 def test_a_silence_a_few_words_off_is_the_wait_where_it_is_as_long():
-    lane = lanes(Chain(events=120, stalls=[("source", 60, 2 * S)]))[0]
-    beside = window_of(lane, lane.low[62], lane.high[66])
-    assert silence_beside(lane, beside, wanted_ns=2 * S) == 60
-    assert silence_beside(lane, beside, wanted_ns=3 * S) is None
-    assert silence_beside(lane, window_of(lane, lane.low[100], lane.high[110]), wanted_ns=2 * S) is None
+    lane = lanes(Chain(stalls=[("source", 60, 2 * S)]))[0]
+    reader = lanes(Chain(stalls=[(GATEWAY, 64, 2 * S)]))[-1]
+    seen = {"reader": reader, "waited": Window(63, 64)}
+    assert beside(lane, 62, 66, **seen, wanted_ns=2 * S) == 60
+    assert beside(lane, 62, 66, **seen, wanted_ns=3 * S) is None
+    assert beside(lane, 100, 110, **seen, wanted_ns=2 * S) is None
+    assert beside(lane, 62, 66, **seen, wanted_ns=200 * MS) is None
+
+
+def test_a_silence_that_the_reader_waited_for_at_its_own_place_is_no_other_wait():
+    *_, reader = lanes(chain := Chain(stalls=[("source", 60, 2 * S), (GATEWAY, 64, 4 * S)], merge={GATEWAY: 2}))
+    lane = lanes(chain)[0]
+    assert beside(lane, 62, 66, reader=reader, waited=Window(31, 32), wanted_ns=2 * S) is None
 
 
 def test_a_silence_that_goes_on_is_none_that_was_somewhere_else():
     lane = lanes(Chain(cut=(PROXY, 30)))[1]
-    pending = lane.silence(lane.count - 1)
-    assert silence_beside(lane, window_of(lane, lane.low[25], lane.high[28]), wanted_ns=max(pending, S)) is None
+    assert lane.is_pending
+    late = replace(lane, taken=[*lane.taken[:-1], lane.taken[-2] + 2 * S])
+    assert beside(late, 25, 28, reader=late, waited=Window(27, 28), wanted_ns=2 * S) is None
 
 
 # ---------------------------------------------------------------------------------- what hops make of an answer's text
 
-PIECES = st.lists(st.integers(1, 9), min_size=7, max_size=7)
+PIECES = st.lists(st.integers(5, 12), min_size=7, max_size=7)
+"""Whatever is split, each piece has text."""
 EDITS = st.lists(st.tuples(st.integers(0, 150), st.sampled_from([-12, -5, -3, 3, 6, 15, 40])), max_size=3)
 SHAPES = st.fixed_dictionaries(
     {
