@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, product
 from typing import Final, TypeVar
 
-from otel.hop import EGRESS, OUTPUT, Blocked, Hop, Interval, State, TapRole, Timeline
+from otel.hop import EGRESS, OUTPUT, Blocked, Ending, Hop, Interval, State, TapRole, Timeline
 from otel.ids import normalised
 
 RATE_ERROR: Final = 250e-6
@@ -23,6 +23,9 @@ stays below 100 ppm): intervals closer together than this do not prove nesting."
 LIKENED: Final = 16
 """Exchanges of a place that are compared with as many of another one: an id that everybody sends has hundreds."""
 
+EDITED_SHARE: Final = 0.25
+EDITED_CHARS: Final = 64
+"""Answers whose texts differ in length by more than both, and in their ids, are two answers."""
 S = TypeVar("S", Blocked, Interval)
 Key = tuple[str, str]
 _WHY_ABSENT: Final = "its sidecar did not report, or a hop before it does not pass the request id on"
@@ -87,6 +90,7 @@ def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Pa
     places: dict[Key, list[Hop]] = {}
     for hop in exchanges:
         places.setdefault((hop.place.hop, hop.place.role), []).append(hop)
+    besides = [places.pop(place) for place in _besides(places) if place[0] not in rank]
     outermost = _outermost(places, rank)
     for name, role in [place for place in places if place[1] is TapRole.CLIENT and place != outermost]:
         del places[name, role]
@@ -98,6 +102,7 @@ def paths(hops: Iterable[Hop], *, expected_path: Sequence[str] = ()) -> tuple[Pa
         able = [[hop for hop in group if _may_be_of(hop, request, strangers)] for group in places.values()]
         chosen = [request, *(_nearest(request, group) for group in able if group)]
         others = [hop for group in able for hop in group if hop not in chosen]
+        others += [hop for group in besides for hop in group if _may_be_of(hop, request, strangers)]
         path = _path(tuple(_ordered(chosen, rank)), tuple(others), notes, tuple(expected_path))
         found.append(replace(path, is_shared=len(requests) > 1))
     return tuple(found)
@@ -210,6 +215,40 @@ def _distance(hop: Hop, other: Hop) -> tuple[bool, bool, int, int]:
 def _is_same_answer(hop: Hop, other: Hop) -> bool:
     mine, theirs = hop.exchange.response_id, other.exchange.response_id
     return mine is not None and theirs is not None and normalised(mine) == normalised(theirs)
+
+
+def _besides(places: Mapping[Key, Sequence[Hop]]) -> list[Key]:
+    """Places that carried another answer than most did: what an app asked besides, a guard or a title, stands on no
+    path of this one. None where it cannot be told which answer is this one, nor the place that lasted longest: whoever
+    asks lasts longer than what it asks."""
+    whole = {place: [hop for hop in group[-LIKENED:] if _is_whole(hop)] for place, group in places.items()}
+    left = sorted(place for place, group in whole.items() if group)
+    answers: list[list[Key]] = []
+    while left:
+        answer = [left.pop(0)]
+        for place in answer:  # grows as it is gone through
+            alike = [
+                other for other in left if any(_carried_one(*pair) for pair in product(whole[place], whole[other]))
+            ]
+            answer += alike
+            left = [other for other in left if other not in alike]
+        answers.append(answer)
+    most = max(map(len, answers), default=0)
+    if sum(len(answer) == most for answer in answers) != 1:
+        return []
+    longest = max(places, key=lambda place: (max(hop.moments.closed_ns for hop in places[place]), place))
+    return [place for answer in answers if len(answer) < most for place in answer if place != longest]
+
+
+def _is_whole(hop: Hop) -> bool:
+    """All of its answer was seen, and some of it was output."""
+    return hop.end is not None and hop.end.ending is Ending.COMPLETE and _first_output(hop) is not None
+
+
+def _carried_one(hop: Hop, other: Hop) -> bool:
+    """Whether they may have carried one answer: it has one id, or about as much text however it was edited."""
+    mine, theirs = _visible(hop), _visible(other)
+    return _is_same_answer(hop, other) or abs(mine - theirs) <= max(EDITED_CHARS, EDITED_SHARE * max(mine, theirs))
 
 
 def _outermost(places: Mapping[Key, Sequence[Hop]], rank: dict[str, int]) -> Key:

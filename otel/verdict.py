@@ -40,7 +40,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         seen, charged = with_lost(look(lineup, policy), path, floor_ns=policy.floor_ns)
         missing += [_rewriting(name, event, lineup) for name, event in lineup.rewriters.items()]
     path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
-    missing += [_attempt(hop) for hop in path.others]
+    missing += [_attempt(hop, path) for hop in path.others]
     hidden = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in hidden and id(f) not in doubts]
@@ -106,10 +106,17 @@ def _rewriting(name: str, event: int | None, lineup: Lineup) -> str:
     return f"{name} passed on other text than it got, from about character {lineup.last.low[event]} on"
 
 
-def _attempt(hop: Hop) -> str:
+def _is_besides(hop: Hop, path: Path) -> bool:
+    """Whether it is no attempt at this answer, but a whole one to something else that an app asked."""
+    is_elsewhere = all(tap.place.hop != hop.place.hop for tap in path.taps)
+    return is_elsewhere and hop.end is not None and hop.end.ending is Ending.COMPLETE
+
+
+def _attempt(hop: Hop, path: Path) -> str:
+    what = "a call of" if _is_besides(hop, path) else "another attempt at"
     took = hop.moments.closed_ns / 1e9
     how = hop.end.ending.value if hop.end else "open"
-    return f"the part of another attempt at {hop.place.hop} in this wait: it took {took:.2f} s and ended {how}"
+    return f"the part of {what} {hop.place.hop} in this wait: it took {took:.2f} s and ended {how}"
 
 
 def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
@@ -165,8 +172,9 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.7
     if lineup is not None and finding.decomposition is not None:
         confidence *= lineup.likeness(finding.decomposition)
-    if path.others and finding.segment.kind in {Kind.SOURCE, Kind.BETWEEN}:
-        confidence *= 0.6  # an attempt that is not on the path may have taken part of the time
+    tried = [hop for hop in path.others if not _is_besides(hop, path)]
+    if (tried and finding.segment.kind is Kind.SOURCE) or (path.others and finding.segment.kind is Kind.BETWEEN):
+        confidence *= 0.6  # an attempt that is not on the path, or a call besides, may have taken part of the time
     return replace(finding, confidence=round(confidence, 3))
 
 

@@ -139,6 +139,22 @@ def test_of_a_hundred_streams_with_holes_none_has_a_wrong_name():
         assert (verdict.status is Status.NAMED) == bool(stalls)
 
 
+# ------------------------------------------------------------------------------------------------- calls at once
+
+
+@pytest.mark.parametrize("where", STALLS)
+def test_a_model_that_is_asked_besides_changes_no_name(where):
+    hops = run(Chain(stalls=[(where, 60, 2 * S)]))
+    (guard, *_) = run(Chain(events=8, first=60 * MS))
+    guard = replace(guard, span_id="9" * 16, place=replace(guard.place, hop="guard"))
+    path = join([guard, *hops])
+    verdict = judge(path, POLICY)
+
+    assert verdict.findings[0].first_hop == STALLS[where]
+    assert (verdict.findings[0].confidence >= 0.8) == (where == "source")  # an app may have waited for it
+    assert verdict.missing == ("the part of a call of guard in this wait: it took 0.24 s and ended complete",)
+
+
 # ------------------------------------------------------------------------------------------------- bursts of a hop
 
 

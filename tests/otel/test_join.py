@@ -225,6 +225,45 @@ def test_of_calls_at_once_the_one_that_became_the_answer_is_on_the_path():
     assert path.others == (aside,)
 
 
+def asked_besides(events: int = 8, *, first: int = 60 * MS, answer_id: str | None = "chatcmpl-2", name: str = "guard"):
+    """What a model that an app asked besides recorded of it, on a clock of its own."""
+    (hop, *_) = with_answer(run(Chain(events=events, first=first)), answer_id)
+    place = replace(hop.place, hop=name)
+    return replace(hop, span_id=name.ljust(16, "0"), place=place, anchor=replace(hop.anchor, clock_domain=name))
+
+
+@pytest.mark.parametrize("answer_id", ["chatcmpl-2", None])
+@pytest.mark.parametrize(("events", "first"), [(8, 60 * MS), (1, 3 * S), (60, 10 * MS)])
+def test_a_call_to_something_else_stands_on_no_path(events, first, answer_id):
+    hops = with_answer(run(Chain()), "chatcmpl-1" if answer_id else None)
+    aside = asked_besides(events, first=first, answer_id=answer_id)
+    path = join([aside, *hops])
+
+    assert (path.taps, path.others) == (tuple(hops), (aside,))
+
+
+def test_a_hop_that_is_known_to_stand_there_stays_whatever_it_made_of_the_text():
+    _, proxy, gateway = with_answer(run(Chain()), "chatcmpl-1")
+    short = asked_besides(name=WORKER)
+    path = join([short, proxy, gateway], expected_path=NAMES)
+
+    assert names(path) == list(NAMES)
+    assert names(join([short, proxy, gateway])) == [PROXY, GATEWAY]
+
+
+def test_where_two_answers_have_as_many_hops_none_is_left_out():
+    worker, _, gateway = run(Chain())
+    guards = [asked_besides(), asked_besides(name="guard-proxy", first=62 * MS)]
+    assert len(join([worker, gateway, *guards]).taps) == 4
+
+
+def test_who_asks_is_never_left_out_however_much_it_takes_away():
+    worker, proxy, gateway = with_answer(run(Chain(events=300)), "chatcmpl-1")
+    stamps = tuple(replace(stamp, position=stamp.position // 4) for stamp in gateway.timeline.stamps)
+    (gateway,) = with_answer([replace(gateway, timeline=replace(gateway.timeline, stamps=stamps))], "chatcmpl-2")
+    assert join([worker, proxy, gateway]).taps == (worker, proxy, gateway)
+
+
 def test_clocks_that_run_apart_do_not_turn_the_order():
     """200 ppm over a wait of ten minutes are 120 ms, far more than a hop adds: the first output says nothing then."""
     hops = []
