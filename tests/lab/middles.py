@@ -177,7 +177,11 @@ MIDDLES: Final[Mapping[Part, Middle]] = {
         ("--config", "${config}", "--host", "127.0.0.1", "--port", "${port}"),
         program="litellm",
         config=(FILES / "litellm.yaml").read_text(),
-        environ=("LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False"),
+        environ=(
+            "LITELLM_LOCAL_MODEL_COST_MAP=True",
+            "LITELLM_TELEMETRY=False",
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true",  # else it does not start, or asks for a key
+        ),
         health="/health/liveliness",
         ready_within_s=IMPORTS_WITHIN_S,
         is_heavy=True,
