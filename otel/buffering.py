@@ -23,34 +23,32 @@ LIKE: Final = 0.35
 EDGE: Final = 1.6
 """A late first output, or a held end, is a buffer's where it is at most so many times as long as its holds."""
 NEARLY_ALL: Final = 0.9
-"""Of the events: two pieces that hold so many of them show as much as three others."""
+"""Of the answer: two pieces that make up so much of it show as much as three others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comb:
     """What one app held. teeth_ns: its terms of waits between two deliveries, where they were long or most of the wait.
 
-    holds: what it let go in one piece, in order. event_count: of the tap behind it.
+    holds: what it let go in one piece, in order.
     """
 
     teeth_ns: Sequence[int] = ()
     holds: Sequence[Hold] = ()
-    event_count: int = 0
 
     def has_teeth_like(self, term_ns: int) -> bool:
         return sum(tooth > LIKE * term_ns for tooth in self.teeth_ns) >= TEETH
 
     def has_pieces_like(self, term_ns: int) -> bool:
         """Whether pieces that it held about as long make up the answer; the last of them is what was left."""
-        end = self.event_count - 1
-        like = [hold for hold in self.holds if hold.held_ns > LIKE * term_ns or hold.last == end]
+        like = [hold for hold in self.holds if hold.held_ns > LIKE * term_ns or hold.is_rest]
         is_long = any(EDGE * hold.held_ns > term_ns for hold in like)
-        count = sum(hold.last - hold.first + 1 for hold in like)
-        return is_long and (len(like) >= TEETH or (len(like) > 1 and count >= NEARLY_ALL * self.event_count))
+        is_nearly_all = sum(hold.share for hold in like) >= NEARLY_ALL
+        return is_long and (len(like) >= TEETH or (len(like) > 1 and is_nearly_all))
 
     def is_one_piece(self) -> bool:
         """Whether it let go once, and of nearly everything."""
-        return len(self.holds) == 1 and self.holds[0].last - self.holds[0].first + 1 >= NEARLY_ALL * self.event_count
+        return len(self.holds) == 1 and self.holds[0].share >= NEARLY_ALL
 
 
 def combs_of(lineup: Lineup, waits: Iterable[Decomposition]) -> Mapping[Segment, Comb]:
@@ -68,6 +66,6 @@ def combs_of(lineup: Lineup, waits: Iterable[Decomposition]) -> Mapping[Segment,
     for n in range(1, len(lineup.lanes)):
         segment = lineup.before(n)
         if segment in asked and is_whole:
-            found = holds(lineup.lanes, n, by_ordinal=lineup.by_ordinal)
-            combs[segment] = Comb(teeth.get(segment, ()), found, lineup.lanes[n].event_count)
+            found = holds(lineup.lanes[n - 1], lineup.lanes[n])
+            combs[segment] = Comb(teeth.get(segment, ()), found)
     return combs

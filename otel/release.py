@@ -9,12 +9,14 @@ along, so that the delivery before or after is of the same kind.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from otel.align import SHADOW_NS, STEP_NS, Lane, Window, window_of
-from otel.edits import shift_of
+from otel.edits import are_same_events, shift_of
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
@@ -28,36 +30,51 @@ NEIGHBOURS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A delivery of which a hop held the first for held_ns: events `first` to `last` of the lane behind the hop."""
+    """A release: of what share of the answer's text (or events, where it has none), whose first a hop held for held_ns.
+
+    is_rest: it is the end of the answer.
+    """
 
     held_ns: int
-    first: int
-    last: int
+    share: float
+    is_rest: bool = False
 
 
-def holds(lanes: Sequence[Lane], n: int, *, by_ordinal: bool) -> list[Hold]:
-    """What the hop before lane n, n >= 1, let go in one piece though it had not come in one, in order; and what it held
-    until the end of the answer. What lay waiting for our own tap is not the hop's."""
-    inner, outer = lanes[n - 1], lanes[n]
+def holds(inner: Lane, outer: Lane) -> list[Hold]:
+    """What the hop between two neighbouring lanes let go in one piece though it had not come in one, in order; and what
+    it held until the end of the answer. What lay waiting for our own tap is not the hop's."""
+    is_same = are_same_events((inner, outer))
     pieces, late = [], []
     first = 0
     while first < outer.event_count:
         last = together(outer, first)
-        part = _part(inner, outer, first, last, by_ordinal=by_ordinal)
-        pieces.append((part, first, last))
-        late.append(outer.arrived[last] - inner.taken[part.last])
+        if (came := _came(inner, outer, first, last, is_same=is_same)) is not None:
+            pieces.append((came, first, last))
+            late.append(outer.arrived[last] - inner.taken[came.last])
         first = last + 1
     least = [min(late[i : i + NEIGHBOURS]) for i in range(0, len(late), NEIGHBOURS)]
-    found = []
-    for i, (part, first, last) in enumerate(pieces):
+    found: list[Hold] = []
+    let_go_ns = None
+    for i, (came, first, last) in enumerate(pieces):
         near = i // NEIGHBOURS
         usual = min(least[max(0, near - 1) : near + 2])
-        held_ns = outer.arrived[first] - inner.taken[part.first] - usual
+        is_rest = last + 1 == outer.event_count
+        ready_ns = inner.taken[came.first] + usual
+        if let_go_ns is not None and ready_ns < let_go_ns - SHADOW_NS:
+            if found:  # it lay there when the hop let go, and is of the same release
+                found[-1] = Hold(found[-1].held_ns, found[-1].share + _share(outer, first, last), is_rest=is_rest)
+            continue
+        let_go_ns = outer.arrived[first]
         is_ours = outer.blocked_before[first] > STEP_NS or outer.lag_before[first] > STEP_NS
-        is_piece = part.last > part.first or last + 1 == outer.event_count
-        if held_ns >= HELD_NS and is_piece and not is_ours:
-            found.append(Hold(held_ns, first, last))
+        if let_go_ns - ready_ns >= HELD_NS and (came.last > came.first or is_rest) and not is_ours:
+            found.append(Hold(let_go_ns - ready_ns, _share(outer, first, last), is_rest=is_rest))
     return found
+
+
+def _share(lane: Lane, first: int, last: int) -> float:
+    if not (total := lane.low[lane.event_count - 1]):
+        return (last - first + 1) / lane.event_count
+    return (lane.low[last] - (lane.low[first - 1] if first else 0)) / total
 
 
 def together(lane: Lane, j: int) -> int:
@@ -76,29 +93,37 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool) -> int:
     if last == j or len(lanes) == 1:
         return last
     parts = [_part(lane, lanes[-1], j, last, by_ordinal=by_ordinal) for lane in lanes]
-    gathered = [_spread(inner, a) - _spread(outer, b) for inner, outer, a, b in _pairs(lanes, parts)]
+    spreads = [_spread(lane, part) for lane, part in zip(lanes, parts, strict=True)]
+    gathered = [before - behind for before, behind in pairwise(spreads)]
     n = max(range(len(gathered)), key=gathered.__getitem__)
     if gathered[n] < SPREAD_NS:
         return last
-    inner, outer = lanes[n], lanes[n + 1]
-    part = parts[n]
-    if by_ordinal and not _came_when_let_go(inner, outer, part):
+    inner, outer, piece = lanes[n], lanes[n + 1], parts[n + 1]
+    is_same = by_ordinal or are_same_events((inner, outer))
+    held = _came(inner, outer, piece.first, piece.last, is_same=is_same)
+    if held is None or (is_same and not _came_when_let_go(inner, outer, held)):
         return j
-    return last if _is_habit(inner, outer, part, parts[n + 1], by_ordinal=by_ordinal) else j
-
-
-def _pairs(lanes: Sequence[Lane], parts: Sequence[Window]) -> list[tuple[Lane, Lane, Window, Window]]:
-    return list(zip(lanes, lanes[1:], parts, parts[1:], strict=False))
+    return last if _is_habit(inner, outer, held, piece, is_same=is_same) else j
 
 
 def _part(lane: Lane, reader: Lane, first: int, last: int, *, by_ordinal: bool) -> Window:
-    """The events of a lane that carried the text of the reader's events first to last."""
-    if by_ordinal:
+    """The events of a lane that carried the text of the reader's events first to last, and perhaps some before."""
+    if by_ordinal or lane is reader:
         return Window(min(first, lane.count - 1), min(last, lane.count - 1))
     least, most = shift_of(lane, reader)
     window = window_of(lane, reader.low[first - 1] + least if first else 0, reader.high[last] + most)
     begin = window.first if first == 0 and lane.low[window.first] > 0 else window.first + 1
     return Window(min(begin, window.last), window.last)
+
+
+def _came(inner: Lane, outer: Lane, first: int, last: int, *, is_same: bool) -> Window | None:
+    """The events of the inner lane that are known to have left with the outer one's first to last; None for none."""
+    if is_same:
+        return Window(min(first, inner.count - 1), min(last, inner.count - 1))
+    least, most = shift_of(inner, outer)
+    begin = bisect_right(inner.low, outer.high[first - 1] + most) if first else 0
+    end = min(bisect_right(inner.high, outer.low[last] + least), inner.event_count) - 1
+    return Window(begin, end) if begin <= end else None
 
 
 def _spread(lane: Lane, part: Window) -> int:
@@ -109,28 +134,30 @@ def _came_when_let_go(inner: Lane, outer: Lane, part: Window) -> bool:
     """Whether an event came in when the hop between the lanes let go: the last of the part, or one of which a piece
     went with it."""
     near = range(max(0, part.first - NEIGHBOURS), min(part.last + NEIGHBOURS, inner.event_count, outer.event_count))
-    usual = min(outer.arrived[k] - inner.taken[k] for k in near) if near else 0
+    usual = min((outer.arrived[k] - inner.taken[k] for k in near), default=0)
     let_go = outer.arrived[part.last] - usual
     return any(abs(let_go - inner.taken[k]) <= SHADOW_NS for k in (part.last, part.last + 1) if k < inner.count)
 
 
-def _is_habit(inner: Lane, outer: Lane, held: Window, passed: Window, *, by_ordinal: bool) -> bool:
+def _is_habit(inner: Lane, outer: Lane, held: Window, piece: Window, *, is_same: bool) -> bool:
     """Whether the delivery before or after this one was collected as well, or there is none: at least half as many
     events, or the rest of the answer, which came in over a quarter of the time at least, longest silences aside."""
     beside = []
-    if passed.first > 0:
-        begin = passed.first - 1
+    if piece.first > 0:
+        begin = piece.first - 1
         while begin > 0 and outer.arrived[begin] - outer.arrived[begin - 1] <= TOGETHER_NS:
             begin -= 1
-        beside.append((begin, passed.first - 1))
-    if passed.last + 1 < outer.event_count:
-        beside.append((passed.last + 1, together(outer, passed.last + 1)))
-    count, steady_ns = passed.last - passed.first + 1, _spread(inner, held) - _longest(inner, held)
-    return not beside or any(
-        (2 * (last - first + 1) >= count or last == outer.event_count - 1)
-        and _spread(inner, _part(inner, outer, first, last, by_ordinal=by_ordinal)) >= max(SPREAD_NS, steady_ns // 4)
+        beside.append((begin, piece.first - 1))
+    if piece.last + 1 < outer.event_count:
+        beside.append((piece.last + 1, together(outer, piece.last + 1)))
+    count, steady_ns = piece.last - piece.first + 1, _spread(inner, held) - _longest(inner, held)
+    least_ns = max(SPREAD_NS, steady_ns // 4)
+    came = [
+        _came(inner, outer, first, last, is_same=is_same)
         for first, last in beside
-    )
+        if 2 * (last - first + 1) >= count or last == outer.event_count - 1
+    ]
+    return not beside or any(part is not None and _spread(inner, part) >= least_ns for part in came)
 
 
 def _longest(lane: Lane, part: Window) -> int:

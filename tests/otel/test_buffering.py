@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ def test_short_holds_are_a_note_and_no_fault(hop, ms, events, is_exact):
     assert f"{hop} app let output go in bursts" in sentence(path, verdict)
 
 
-@given(hop=HOPS, size=st.integers(16, 64), is_merged=st.booleans(), is_exact=EXACT)
+@given(hop=HOPS, size=st.integers(32, 64), is_merged=st.booleans(), is_exact=EXACT)
 def test_a_window_of_some_events_is_buffering_however_short_the_answer(hop, size, is_merged, is_exact):
     how = {"merge" if is_merged else "collects": {hop: size}}
     verdict = verdict_on(Chain(events=2 * size + 5, is_exact=is_exact, **how))
@@ -114,21 +115,28 @@ def test_a_frozen_sidecar_or_a_reader_that_stops_is_nobodys_buffer():
 
 
 class TestAComb:
-    def hold(self, ms: int, first: int, last: int) -> Hold:
-        return Hold(ms * MS, first, last)
-
     def test_needs_three_teeth_of_about_one_length(self):
         assert Comb([300, 300, 300]).has_teeth_like(300)
         assert not Comb([300, 300]).has_teeth_like(300)
         assert not Comb([900, 300, 300]).has_teeth_like(900)
 
     def test_two_pieces_show_as_much_where_they_are_nearly_everything(self):
-        pieces = [self.hold(250, 0, 44), self.hold(22, 45, 49)]
-        assert Comb((), pieces, 50).has_pieces_like(265 * MS)
-        assert not Comb((), pieces, 60).has_pieces_like(265 * MS), "the rest passed as it came"
-        assert not Comb((), pieces, 50).has_pieces_like(2 * S), "something else held it for longer"
-        assert not Comb((), pieces[:1], 45).has_pieces_like(265 * MS)
+        pieces = [Hold(250 * MS, 0.9), Hold(22 * MS, 0.1, is_rest=True)]
+        assert Comb((), pieces).has_pieces_like(265 * MS)
+        assert not Comb((), pieces).has_pieces_like(2 * S), "something else held it for longer"
+        assert not Comb((), pieces[:1]).has_pieces_like(265 * MS)
+        assert not Comb((), [Hold(250 * MS, 0.7), pieces[1]]).has_pieces_like(265 * MS), "the rest passed as it came"
 
     def test_is_one_piece_where_it_let_go_once(self):
-        assert Comb((), [self.hold(250, 0, 44)], 48).is_one_piece()
-        assert not Comb((), [self.hold(250, 0, 24)], 48).is_one_piece()
+        assert Comb((), [Hold(250 * MS, 0.95)]).is_one_piece()
+        assert not Comb((), [Hold(250 * MS, 0.5)]).is_one_piece()
+
+
+@given(hop=HOPS, at=st.integers(4, 50), ms=st.integers(350, 2_500), merge=st.integers(1, 3), is_exact=EXACT)
+def test_one_stall_behind_a_hop_that_merges_is_no_buffer(hop, at, ms, merge, is_exact):
+    """Lab seed 202, cases 1, 9, 26 and 31: pieces of a source or a merger, and one backlog, are no three releases."""
+    for schedule in (None, [100_000, 100_000, 100_000, 55 * MS]):
+        chain = Chain(events=240, schedule=schedule, merge={PROXY: merge}, stalls=[(hop, at, ms * MS)], chars=(7, 3))
+        verdict = verdict_on(replace(chain, is_exact=is_exact), Policy(rhythm_elsewhere_ns=60 * MS))
+        assert verdict.findings[0].first_hop == hop
+        assert not buffered(verdict)
