@@ -33,6 +33,7 @@ from tests.lab.links import Line
 from tests.lab.marks import Marked, mark
 from tests.lab.middles import PARTS, Rewrites
 from tests.lab.namespaces import CONTROL, Network
+from tests.lab.noise import Noise, waited_s
 from tests.lab.readers import read
 from tests.lab.rows import Row, judged
 from tests.lab.shapes import Spoken, model_of
@@ -80,7 +81,7 @@ class Bench:
         """One request from question to mark."""
         request_id = str(uuid.uuid4())
         spoken = case.told.calm()
-        began_s = time.monotonic()
+        began_s, before_s = time.monotonic(), self._waited_s()
         with self._inside(CLIENT), self._going_wrong(case, spoken):
             answer = read(
                 case.reader,
@@ -99,17 +100,18 @@ class Bench:
                 pause=_pause(case),
                 leave_at=_leaves_at(case),
             )
-        lag_s = self.canary.lag_s(began_s, time.monotonic())
+        waited = {name: now_s - before_s[name] for name, now_s in self._waited_s().items()}
+        noise = Noise(self.canary.lag_s(began_s, time.monotonic()), waited)
         if answer.status != HTTPStatus.OK:
             raise StartError(f"case {case.number}: the chain answered {answer.status}")
         with self._inside(CONTROL):
             verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=self.chain.tapped)
             _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
-        marked = mark(case, verdict, answer, lag_s=lag_s)
-        rows = tuple(self._again(case, request_id, answer, lag_s=lag_s))
+        marked = mark(case, verdict, answer, noise=noise)
+        rows = tuple(self._again(case, request_id, answer, noise=noise))
         return Result(marked, request_id, json.loads(timeline), rows)
 
-    def _again(self, case: Case, request_id: str, answer: Answer, *, lag_s: float) -> Iterator[tuple[Row, Marked]]:
+    def _again(self, case: Case, request_id: str, answer: Answer, *, noise: Noise) -> Iterator[tuple[Row, Marked]]:
         """The same hops judged with more and with less of them, one case at a time: each learns from those before."""
         with closing(SqliteStore(self.data)) as store:
             hops = store.hops_of(request_id)
@@ -122,7 +124,10 @@ class Bench:
                 known=self.known,
                 has_left=case.fault(Kind.LEAVE) is not None,
             ):
-                yield each.row, mark(case, each.verdict, answer, taps=each.taps, lag_s=lag_s)
+                yield each.row, mark(case, each.verdict, answer, taps=each.taps, noise=noise)
+
+    def _waited_s(self) -> dict[str, float]:
+        return {run.name: waited_s(self.processes.pid(run.name)) for run in self.placed.commands}
 
     def _inside(self, place: str) -> AbstractContextManager[None]:
         """The calling thread is on that host, where there are hosts."""

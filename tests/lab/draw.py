@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -213,13 +214,15 @@ def _events_needed(fault: Planted) -> int:
 
 
 def _placed(draw: random.Random, fault: Planted, spoken: Spoken, *, is_second: bool = False) -> Planted:
-    """With the character of the output at which it begins; a cut has its time instead."""
+    """With the character at which it begins, the first of an event: a hop that splits events passes that on first. A
+    cut has its time instead."""
     share = draw.uniform(0.62, 0.8) if is_second else draw.uniform(0.3, 0.6)
     if fault.kind is Kind.CUT:
         return replace(fault, seconds=round(share * spoken.script.events[-1].at_s + 0.1, 3))
     if fault.kind is Kind.BUFFER:
-        return replace(fault, at_chars=spoken.reached[script.OPENING_EVENTS])
-    return replace(fault, at_chars=max(1, int(share * spoken.length)))
+        return replace(fault, at_chars=spoken.reached[script.OPENING_EVENTS - 1] + 1)
+    index = bisect_left(spoken.reached, max(1, int(share * spoken.length)))
+    return replace(fault, at_chars=spoken.reached[index - 1] + 1)
 
 
 def _when(fault: Planted, spoken: Spoken) -> int:

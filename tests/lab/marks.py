@@ -11,16 +11,18 @@ from typing import Any, Final
 from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
+from otel.demo.faults import CLIENT
+from otel.demo.topology import sidecar_of
 from tests.lab.draw import Case
+from tests.lab.noise import Noise
 from tests.lab.told import Kind
 from tests.lab.truth import FELT_S, QUIET_S, Known, Truth, truth
 
 CONFIDENT: Final = 0.8
 """From here on a wrong verdict is an accusation."""
-LAGGED_S: Final = 0.2
-"""A machine that lets one process wait so long may have made a wait that is told like any other."""
 SAMPLED_S: Final = 0.1
 """How exactly a tap knows when a stopped reader's kernel had its last event: it asks ten times a second."""
+CALM: Final = Noise()
 HEALTHY: Final = "healthy"
 INCONCLUSIVE: Final = "inconclusive"
 
@@ -95,12 +97,13 @@ class Marked:
 
 
 def mark(
-    case: Case, verdict: Mapping[str, Any], seen: Answer, *, taps: Collection[str] | None = None, lag_s: float = 0.0
+    case: Case, verdict: Mapping[str, Any], seen: Answer, *, taps: Collection[str] | None = None, noise: Noise = CALM
 ) -> Marked:
     """The mark of a verdict, as the collector answers it. taps: those that it rests on, all where None."""
     known = truth(case, seen, taps)
     told = _told(verdict)
-    how = _mark(known, told, verdict, lag_s=lag_s)
+    is_noise = _is_noise(case, known, verdict, noise)
+    how = _mark(known, told, verdict, is_noise=is_noise)
     named = verdict["status"] if told.first is None else f"{told.first[1]} @ {told.first[0]}"
     return Marked(
         case=case,
@@ -109,9 +112,9 @@ def mark(
         truth=" or ".join(sorted(f"{blame.cause or 'any'} @ {blame.hop}" for blame in known.blames)) or HEALTHY,
         confidence=verdict["confidence"],
         is_shown=any(each.is_shown for each in known.faults),
-        lag_s=lag_s,
-        term=_term(known, verdict) if how is Mark.RIGHT and not lag_s else None,
-        total=_total(case, seen, verdict) if how is Mark.RIGHT and not lag_s else None,
+        lag_s=noise.lag_s,
+        term=_term(known, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
+        total=_total(case, seen, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
     )
 
 
@@ -120,14 +123,26 @@ def _told(verdict: Mapping[str, Any]) -> Said:
     return Said(first, tuple((other["first_hop"], other["cause"]) for other in verdict["others"]))
 
 
-def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, lag_s: float) -> Mark:
+def _is_noise(case: Case, known: Truth, verdict: Mapping[str, Any], noise: Noise) -> bool:
+    """Whether the named wait is one that the machine made: by the reader's stamps, or where those cannot tell, by the
+    time that the processes it lies between waited for a core."""
+    if known.excess_s is not None:
+        return known.excess_s > QUIET_S
+    hop = verdict["first_hop"]
+    if hop not in (*case.chain.names, CLIENT):
+        return False
+    terms = [part["seconds"] for part in verdict["contributions"]]
+    before = [sidecar_of(case.chain.before(hop))] if hop != case.chain.names[0] else []
+    return noise.explains(max(terms, default=0.0), hop, sidecar_of(hop), *before)
+
+
+def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, is_noise: bool) -> Mark:
     shown = [each for each in known.faults if each.is_shown]
     to_tell = [each for each in shown if each.is_tellable]
     if told.first is None:
         return _mark_of_nobody(known, shown, verdict)
     if any(blame.fits(*told.first) for blame in known.blames):
         return Mark.RIGHT if known.is_held or all(_is_told(each, told) for each in to_tell) else Mark.HALF
-    is_noise = lag_s > LAGGED_S if known.excess_s is None else known.excess_s > QUIET_S
     if is_noise and all(_is_told(each, told) for each in to_tell):
         return Mark.DISTURBED
     if not known.blames:

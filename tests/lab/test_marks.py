@@ -9,8 +9,9 @@ import pytest
 
 from otel.demo.faults import GATEWAY, PROXY, WORKER
 from tests.lab.chain import Chain
-from tests.lab.marks import LAGGED_S, Mark, mark
+from tests.lab.marks import Mark, mark
 from tests.lab.middles import Part
+from tests.lab.noise import Noise
 from tests.lab.shapes import Shape
 from tests.lab.test_truth import APPS, case, fault, seen
 from tests.lab.told import Kind, Planted
@@ -108,7 +109,7 @@ def test_a_hop_that_always_buffers_is_right_to_be_named_and_may_hide_a_fault() -
 def test_who_is_named_for_nothing_is_accused_unless_the_reader_waited_all_the_same() -> None:
     none, said = case(), verdict("app_stall", GATEWAY)
     assert mark(none, said, seen(none)).mark is Mark.ACCUSED
-    assert mark(none, said, seen(none), lag_s=9.0).mark is Mark.ACCUSED
+    assert mark(none, said, seen(none), noise=Noise(9.0, {GATEWAY: 9.0})).mark is Mark.ACCUSED
     assert mark(none, said, seen(none, held_s=1.0)).mark is Mark.DISTURBED
     assert mark(none, verdict(), seen(none)).mark is Mark.HEALTHY
 
@@ -120,12 +121,18 @@ def test_noise_excuses_no_verdict_that_does_not_tell_the_planted_fault() -> None
     assert mark(STALL, verdict(), reader).mark is Mark.MISSED
 
 
-def test_where_the_readers_stamps_cannot_tell_the_canary_does() -> None:
+def test_where_the_readers_stamps_cannot_tell_the_time_does_that_a_process_waited_for_a_core() -> None:
     of = case(fault(Kind.SLOW_READ, "client"))
     reader = seen(of, held_off_s=2.0)
-    said = verdict("app_stall", PROXY, ("slow_reader", "client"))
-    assert mark(of, said, reader).mark is Mark.SECOND
-    assert mark(of, said, reader, lag_s=LAGGED_S + 0.01).mark is Mark.DISTURBED
+    terms = [{"segment": "source", "seconds": 0.1}, {"segment": "model-worker>inference-proxy", "seconds": 0.5}]
+    said = verdict("app_stall", PROXY, ("slow_reader", "client"), contributions=terms)
+    for name, waited_s, expected in (
+        (PROXY, 0.45, Mark.DISTURBED),
+        (PROXY, 0.3, Mark.SECOND),
+        (f"{WORKER} sidecar", 0.45, Mark.DISTURBED),
+        (GATEWAY, 0.45, Mark.SECOND),
+    ):
+        assert mark(of, said, reader, noise=Noise(0.0, {name: waited_s})).mark is expected
 
 
 # ---------------------------------------------------------------------------------------------- seconds
@@ -140,7 +147,7 @@ def test_seconds_are_compared_with_what_was_planted_and_with_what_the_reader_sta
     assert result.total is not None
     assert result.total.known_s == pytest.approx(LATE.longest_gap_s)
     assert not result.total.is_within
-    assert mark(STALL, said, LATE, lag_s=0.05).total is None
+    assert mark(STALL, said, LATE, noise=Noise(0.05)).total is None
 
 
 def test_of_two_faults_no_seconds_are_compared_with_one() -> None:

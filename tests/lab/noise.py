@@ -1,0 +1,38 @@
+"""What the machine itself did to a case: how long each process waited for a core, as the kernel counts it.
+
+The sum bounds the longest: a process that waited for 0.2 s in all was not held up for 0.3 s at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+NS: Final = 1_000_000_000
+EXPLAINS: Final = 0.8
+"""A wait is the machine's when the processes that it lies between waited for so much of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """lag_s: how long a canary was late at most. waited_s: how long each process, by name, waited for a core in all."""
+
+    lag_s: float = 0.0
+    waited_s: Mapping[str, float] = field(default_factory=dict)
+
+    def explains(self, seconds: float, *names: str) -> bool:
+        """Whether the machine may have made a wait of so many seconds that lies between these processes."""
+        return max((self.waited_s.get(name, 0.0) for name in names), default=0.0) >= EXPLAINS * seconds > 0
+
+
+def waited_s(pid: int) -> float:
+    """How long all threads of a process have waited for a core since they began; 0 where the kernel does not count."""
+    total_ns = 0
+    for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total_ns += int(stat.read_text().split()[1])
+        except (OSError, IndexError):
+            continue  # the thread is gone, or nothing is counted here
+    return total_ns / NS

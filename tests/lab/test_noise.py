@@ -1,0 +1,42 @@
+"""Noise: who waited for a core, and which waits that explains."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.lab.noise import Noise, waited_s
+
+
+def test_a_wait_is_explained_by_a_process_it_lies_between_that_waited_for_most_of_it() -> None:
+    noise = Noise(0.0, {"gateway": 0.5, "router": 0.1})
+    assert noise.explains(0.5, "router", "gateway")
+    assert not noise.explains(0.7, "router", "gateway")
+    assert not noise.explains(0.3, "router")
+    assert not noise.explains(0.3, "filter")
+    assert not noise.explains(0.0, "gateway")
+
+
+@pytest.mark.e2e
+def test_processes_that_share_one_core_wait_for_each_other() -> None:
+    burn = "import os, time\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nend = time.monotonic() + 20\n"
+    command = (sys.executable, "-c", burn + "while time.monotonic() < end: pass")
+    burning = [subprocess.Popen(command) for _ in range(2)]
+    try:
+        until_s = time.monotonic() + 15
+        while time.monotonic() < until_s and min(waited_s(process.pid) for process in burning) < 0.2:
+            time.sleep(0.05)
+        assert min(waited_s(process.pid) for process in burning) >= 0.2
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
+def test_a_process_that_is_not_there_has_waited_for_nothing() -> None:
+    assert waited_s(os.getpid()) >= 0.0
+    assert waited_s(2**22 + 1) == 0.0
