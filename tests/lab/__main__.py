@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn [1]")
     parser.add_argument("--cases", type=int, default=10, metavar="N", help="how many [10]")
     parser.add_argument("--case", type=int, action="append", metavar="K", help="only this one of the seed; repeatable")
+    parser.add_argument("--healthy", action="store_true", help="plant nothing: is nobody accused?")
     parser.add_argument("--at-once", type=int, default=bench.AT_ONCE, metavar="N", help="in one chain [%(default)s]")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what was wrong")
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything, for programs")
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (why_no_links := missing()) is not None:
         say(f"no links between hosts: {why_no_links}")
     here = draw.Here(frozenset(found.parts), has_links=why_no_links is None)
-    cases = [draw.case(options.seed, number, here) for number in options.case or range(options.cases)]
+    numbers = options.case or range(options.cases)
+    cases = [draw.case(options.seed, number, here, is_healthy=options.healthy) for number in numbers]
     results: list[Marked] = []
     rows: list[report.Judged] = []
     began_s = time.monotonic()

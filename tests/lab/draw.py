@@ -125,8 +125,8 @@ def _links(draw: random.Random, count: int) -> Links:
     return Links(delays_s, receive_bytes=_SMALL_BYTES if draw.random() < 0.4 else None)
 
 
-def case(seed: int, number: int, here: Here) -> Case:
-    """Case `number` of this seed."""
+def case(seed: int, number: int, here: Here, *, is_healthy: bool = False) -> Case:
+    """Case `number` of this seed; is_healthy: nothing is planted, whatever would have been."""
     within = chain(seed, number // BLOCK, here)
     draw = random.Random(f"{seed} case {number}")
     weights = _WEIGHTS | (_OF_LINKS if within.links else {})
@@ -135,7 +135,7 @@ def case(seed: int, number: int, here: Here) -> Case:
     words = BULKY_WORDS if shape is Shape.BULKY else draw.choice(_WORDS) if EVENTS[shape] < 500 else 1
     made = Case(number, draw.getrandbits(31), within, shape, EVENTS[shape], words, reader=_reader(draw, kind, shape))
     hops = _places(kind, within)
-    if kind is None or not hops:
+    if kind is None or is_healthy or not hops:
         return made
     hop = draw.choice(hops)
     first = Planted(kind, hop, round(_seconds(draw, kind, hop), 3))

@@ -86,6 +86,14 @@ def test_two_faults_are_at_two_hops_in_the_order_in_which_they_come(seed: int, n
 
 @settings(max_examples=40)
 @given(SEEDS, NUMBERS)
+def test_a_healthy_case_is_the_same_answer_without_a_fault(seed: int, number: int) -> None:
+    healthy, drawn = (draw.case(seed, number, APPS, is_healthy=is_healthy) for is_healthy in (True, False))
+    assert healthy.faults == ()
+    assert (healthy.chain, healthy.shape, healthy.seed) == (drawn.chain, drawn.shape, drawn.seed)
+
+
+@settings(max_examples=40)
+@given(SEEDS, NUMBERS)
 def test_a_cut_falls_into_the_answer(seed: int, number: int) -> None:
     case = draw.case(seed, number, APPS)
     if (cut := case.fault(Kind.CUT)) is not None:
