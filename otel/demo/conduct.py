@@ -76,19 +76,21 @@ def conduct(question: Question, *, gateway_url: str, collector_url: str, on_answ
     return Run(question, request_id, answer, verdict, check.judge(fault, verdict, answer))
 
 
-def wait_for_verdict(collector_url: str, request_id: str, *, hops: Collection[str] = HOPS) -> dict[str, Any]:
+def wait_for_verdict(
+    collector_url: str, request_id: str, *, hops: Collection[str] = HOPS, within_s: float = VERDICT_WITHIN_S
+) -> dict[str, Any]:
     """The verdict once the closed records of all these hops are in, or the last one there was in time."""
-    until_s = time.monotonic() + VERDICT_WITHIN_S
+    until_s = time.monotonic() + within_s
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until_s:
-        status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict", timeout_s=VERDICT_WITHIN_S)
+        status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict", timeout_s=within_s)
         if status == HTTPStatus.OK:
             verdict = json.loads(body)
             if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(hops):
                 return verdict
         time.sleep(LOOK_EVERY_S)
     if verdict is None:
-        raise NoVerdictError(f"the collector has no verdict on {request_id} after {VERDICT_WITHIN_S:g} s")
+        raise NoVerdictError(f"the collector has no verdict on {request_id} after {within_s:g} s")
     return verdict
 
 

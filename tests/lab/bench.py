@@ -43,6 +43,8 @@ from tests.lab.topology import ports_of, topology
 AT_ONCE: Final = 3
 """Cases that run at a time in one chain: more would have two cores add waits of their own."""
 START_TRIES: Final = 3
+ANSWERED_WITHIN_S: Final = 60.0
+"""Longest wait for the collector: thirty thousand events at five taps take long on a busy machine."""
 LOSS_SHARE: Final = 0.5
 """Of the packets of a link that loses some: every second one, so that each answer feels it."""
 RATE_BITS_S: Final = 24_000.0
@@ -105,8 +107,9 @@ class Bench:
         if answer.status != HTTPStatus.OK:
             raise StartError(f"case {case.number}: the chain answered {answer.status}")
         with self._inside(CONTROL):
-            verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=self.chain.tapped)
-            _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
+            asked = self.placed.collector_url
+            verdict = wait_for_verdict(asked, request_id, hops=self.chain.tapped, within_s=ANSWERED_WITHIN_S)
+            _, timeline = get(f"{asked}/v1/requests/{request_id}/timeline", timeout_s=ANSWERED_WITHIN_S)
         marked = mark(case, verdict, answer, noise=noise)
         rows = tuple(self._again(case, request_id, answer, noise=noise))
         return Result(marked, request_id, json.loads(timeline), rows)
