@@ -61,7 +61,9 @@ def _why_no_redirect(situation: Situation) -> str:
     if not situation.config.allow_redirect:
         return "redirecting is not allowed here (--allow-redirect)"
     if not situation.namespace.lets_redirect:
-        return f"Pod Security of the namespace {situation.namespace.name} forbids redirecting"
+        namespace = situation.namespace
+        known = "forbids" if namespace.is_known else "may forbid"
+        return f"Pod Security of the namespace {namespace.name} {known} redirecting"
     meshes = sorted({each.name for each in all_containers(situation.pod)} & MESH)
     if meshes:
         return f"{meshes[0]} redirects already"

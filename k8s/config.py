@@ -80,8 +80,10 @@ def config_of(flags: Mapping[str, str | None], environ: Mapping[str, str], *, fi
     errors = []
     if (values["tls_cert"] is None) != (values["tls_key"] is None):
         errors.append("--tls-cert and --tls-key: one needs the other")
-    if values["listen"] == values["admin"]:
-        errors.append(f"--admin: {str(values['admin'])!r}: must not be the address of --listen")
+    listen, admin = values["listen"], values["admin"]
+    assert isinstance(admin, Address)  # by its parser
+    if listen == admin and admin.port:
+        errors.append(f"--admin: {str(admin)!r}: must not be the address of --listen")
     if errors:
         raise ConfigError(errors)
     own: dict[str, Any] = {field.name: values[field.name] for field in fields(Config) if field.name != "pod"}

@@ -17,16 +17,17 @@ _OPENSHIFT_USERS: Final = "openshift.io/sa.scc.uid-range"
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The namespace of the pod."""
+    """The namespace of the pod. is_known: whether somebody has looked at it; else its labels are what must be so."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    is_known: bool = True
 
     @property
     def lets_redirect(self) -> bool:
         """Whether Pod Security lets an init container change the rules of the pod's network."""
-        return self.labels.get(_ENFORCE, _PRIVILEGED) == _PRIVILEGED
+        return self.is_known and self.labels.get(_ENFORCE, _PRIVILEGED) == _PRIVILEGED
 
     @property
     def chooses_users(self) -> bool:

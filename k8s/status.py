@@ -42,6 +42,7 @@ def injected_text(plan: Plan, digest: str) -> str:
             "digest": digest,
             "capture": plan.capture,
             "container": plan.container,
+            "hop": plan.hop,
             "app": plan.app_port,
             "listen": plan.listen_port,
             "native": plan.is_native,

@@ -38,6 +38,7 @@ COMMANDS: Final = (
     Command("live", "otel.view.live_command:live", "the streams that are open now, the oldest silence first", ASK),
     Command("sidecar", "sidecar.__main__:main", "the proxy beside one server; it stamps every streamed event", RUN),
     Command("collector", "otel.__main__:main", "takes the records of all sidecars and answers questions", RUN),
+    Command("injector", "k8s.injector:main", "the webhook that puts sidecars into pods of a cluster", RUN),
     Command("inject", "k8s.inject:main", "puts sidecars into the pods of manifests, and prints the result", RUN),
     Command("demo", "otel.demo.__main__:main", "three hops with a planted stall on this machine, and its verdict", RUN),
     Command("version", "sidecar.cli:version", "print the version", RUN),
@@ -51,6 +52,7 @@ REMEDIES: Final = {
     "xllamacpp": _LLAMA,
     "gguf": _LLAMA,
     "yaml": _KUBERNETES,
+    "cryptography": _KUBERNETES,
 }
 """Packages that come with an extra only: top-level import name → what to do without them."""
 

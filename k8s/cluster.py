@@ -1,0 +1,151 @@
+"""What the cluster knows of a pod's surroundings: asked when a pod comes, and kept for the pods that come with it.
+
+A pod must not wait for us, nor be planned from what is old where asking helps. So a namespace is asked at most every
+two seconds however many of its pods come; an answer that fails or takes long leaves what was known a minute ago, and
+then nothing, with which a plan is possible too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+from k8s.api import Api, ApiError
+from k8s.callers import Caller, callers_of
+from k8s.facts import NOTHING_KNOWN, Facts, Namespace
+from k8s.keys import INJECT
+from k8s.pods import annotations_of, labels_of, part
+from k8s.tally import Tally
+from sidecar.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0
+"""Longest that a pod waits for what we ask; the API server waits 5 s for everything."""
+FRESH_NS: Final = 2_000_000_000
+STALE_NS: Final = 60_000_000_000
+NODES_FRESH_NS: Final = 300_000_000_000
+"""Nodes grow older by being upgraded away, and new ones are seldom older."""
+MOST_NAMESPACES: Final = 1_000
+"""Kept at a time; the one that was asked for the longest time ago goes."""
+_POOLS: Final = (
+    "/apis/inference.networking.k8s.io/v1/namespaces/{}/inferencepools",
+    "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/{}/inferencepools",
+)
+"""The kind as it is, and as it was called before."""
+_MINOR: Final = re.compile(r"v?1\.([0-9]{1,3})")
+
+_Value = TypeVar("_Value")
+
+
+class _Kept(Generic[_Value]):
+    """One thing that was asked, and when. Whoever comes while it is being asked waits for that answer."""
+
+    def __init__(self, ask: Callable[[], Awaitable[_Value]], *, fresh_ns: int, stale_ns: int | None) -> None:
+        self._ask = ask
+        self._fresh_ns = fresh_ns
+        self._stale_ns = stale_ns
+        self._lock = asyncio.Lock()
+        self._value: _Value | None = None
+        self._at_ns: int | None = None
+        self._failed_ns: int | None = None
+
+    async def get(self, clock: Clock) -> _Value | None:
+        """The answer, or the one from before; None where neither is there. Raises nothing but what `ask` may not."""
+        async with self._lock:
+            now_ns = clock.monotonic_ns()
+            if any(at is not None and now_ns - at < self._fresh_ns for at in (self._at_ns, self._failed_ns)):
+                return self._usable(now_ns)
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    self._value = await self._ask()
+            except (ApiError, TimeoutError) as error:
+                self._failed_ns = now_ns  # and is left alone for a while: every pod would wait as long
+                log.warning("cluster not asked", extra={"error": str(error) or type(error).__name__})
+                raise
+            else:
+                self._at_ns = now_ns
+            return self._value
+
+    def _usable(self, now_ns: int) -> _Value | None:
+        is_stale = self._at_ns is None or (self._stale_ns is not None and now_ns - self._at_ns > self._stale_ns)
+        return None if is_stale else self._value
+
+    def last(self, clock: Clock) -> _Value | None:
+        """What was known last, without asking."""
+        return self._usable(clock.monotonic_ns())
+
+
+class Cluster:
+    """The surroundings of pods, by their namespaces."""
+
+    def __init__(self, api: Api, *, clock: Clock, tally: Tally) -> None:
+        self._api = api
+        self._clock = clock
+        self._tally = tally
+        self._namespaces: dict[str, _Kept[Namespace]] = {}
+        self._callers: dict[str, _Kept[tuple[Caller, ...]]] = {}
+        self._nodes = _Kept(self._oldest, fresh_ns=NODES_FRESH_NS, stale_ns=None)
+
+    async def look(self, name: str) -> tuple[Namespace, Facts]:
+        """The namespace of a pod and what else is known; never raises, and takes LOOK_S at most."""
+        namespaces = self._kept(self._namespaces, name, lambda: self._namespace(name))
+        callers = self._kept(self._callers, name, lambda: self._calling(name))
+        questions = self._asked(namespaces), self._asked(callers), self._asked(self._nodes)
+        namespace, calling, oldest = await asyncio.gather(*questions)
+        return namespace or unknown(name), Facts(callers=calling, oldest_minor=oldest)
+
+    async def _asked(self, kept: _Kept[_Value]) -> _Value | None:
+        try:
+            return await kept.get(self._clock)
+        except (ApiError, TimeoutError):
+            self._tally.failures["cluster"] += 1
+            return kept.last(self._clock)
+
+    def _kept(
+        self, all_kept: dict[str, _Kept[_Value]], name: str, ask: Callable[[], Awaitable[_Value]]
+    ) -> _Kept[_Value]:
+        kept = all_kept.pop(name, None) or _Kept(ask, fresh_ns=FRESH_NS, stale_ns=STALE_NS)
+        all_kept[name] = kept
+        while len(all_kept) > MOST_NAMESPACES:
+            del all_kept[next(iter(all_kept))]
+        return kept
+
+    async def _namespace(self, name: str) -> Namespace:
+        found = await self._api.get(f"/api/v1/namespaces/{name}")
+        return Namespace(name, labels_of(found), annotations_of(found))
+
+    async def _calling(self, name: str) -> tuple[Caller, ...]:
+        found = [{"kind": "Service", **each} async for each in self._api.list(f"/api/v1/namespaces/{name}/services")]
+        for path in _POOLS:
+            try:
+                found += [{"kind": "InferencePool", **each} async for each in self._api.list(path.format(name))]
+            except ApiError as error:
+                if not error.is_absent:  # a cluster without this kind has none
+                    raise
+        return callers_of(found)
+
+    async def _oldest(self) -> int | None:
+        """The oldest version of a kubelet; None where there is no node yet."""
+        versions = [
+            int(version[1])
+            async for node in self._api.list("/api/v1/nodes")
+            if (version := _MINOR.match(str(part(node, "status", "nodeInfo").get("kubeletVersion"))))
+        ]
+        return min(versions, default=None)
+
+
+class Nowhere:
+    """The surroundings where nobody may look."""
+
+    async def look(self, name: str) -> tuple[Namespace, Facts]:
+        """What follows from being asked at all."""
+        return unknown(name), NOTHING_KNOWN
+
+
+def unknown(name: str) -> Namespace:
+    """A namespace that nobody has looked at: that its pods come to us says that it asked."""
+    return Namespace(name, {INJECT: "enabled"}, {}, is_known=False)
