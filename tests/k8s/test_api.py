@@ -13,23 +13,24 @@ from k8s.api import ApiError, HttpApi, in_cluster
 from tests.support.certificates import make_pair
 
 SECRETS = "/api/v1/namespaces/gapline/secrets"
-SECRET = {"metadata": {"name": "s"}, "data": {}}
+NAME = "gapline-injector-tls"
+SECRET = {"metadata": {"name": NAME}, "data": {}}
 
 
 async def test_objects_are_made_read_replaced_and_patched(api):
     await api.create(SECRETS, SECRET)
-    found = await api.get(f"{SECRETS}/s")
-    await api.replace(f"{SECRETS}/s", {**found, "data": {"a": "b"}})
-    await api.patch(f"{SECRETS}/s", [{"op": "add", "path": "/data/c", "value": "d"}])
-    assert (await api.get(f"{SECRETS}/s"))["data"] == {"a": "b", "c": "d"}
+    found = await api.get(f"{SECRETS}/{NAME}")
+    await api.replace(f"{SECRETS}/{NAME}", {**found, "data": {"a": "b"}})
+    await api.patch(f"{SECRETS}/{NAME}", [{"op": "add", "path": "/data/c", "value": "d"}])
+    assert (await api.get(f"{SECRETS}/{NAME}"))["data"] == {"a": "b", "c": "d"}
 
 
 async def test_who_was_slower_is_told_so(api):
     await api.create(SECRETS, SECRET)
-    old = await api.get(f"{SECRETS}/s")
-    await api.replace(f"{SECRETS}/s", old)
+    old = await api.get(f"{SECRETS}/{NAME}")
+    await api.replace(f"{SECRETS}/{NAME}", old)
     with pytest.raises(ApiError) as raised:
-        await api.replace(f"{SECRETS}/s", old)
+        await api.replace(f"{SECRETS}/{NAME}", old)
     assert raised.value.is_conflict
     with pytest.raises(ApiError) as raised:
         await api.create(SECRETS, SECRET)
@@ -49,6 +50,8 @@ async def test_what_is_absent_or_refused_says_so(api, server):
     with pytest.raises(ApiError, match="404 not found") as raised:
         await api.get("/api/v1/namespaces/none")
     assert raised.value.is_absent
+    with pytest.raises(ApiError, match="403"):
+        await api.get("/api/v1/namespaces/team-a/secrets/s")
     async with aiohttp.ClientSession() as session:
         with pytest.raises(ApiError, match="401 Unauthorized"):
             await HttpApi(session, server.url).get("/api/v1/namespaces/team-a")

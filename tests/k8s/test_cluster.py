@@ -38,7 +38,7 @@ async def test_namespace_callers_and_nodes_are_found(cluster, server):
     server.put(f"{SERVICES}/svc", pods.service("http"))
     server.put("/api/v1/nodes/n2", {"metadata": {"name": "n2"}, "status": {"nodeInfo": {"kubeletVersion": "v1.28.9"}}})
     namespace, facts = await cluster.look("team-a")
-    assert namespace.labels == {"gapline.dev/inject": "enabled"}
+    assert namespace.labels["gapline.dev/inject"] == "enabled"
     assert [str(caller) for caller in facts.callers] == ["Service svc"]
     assert facts.oldest_minor == 28
 

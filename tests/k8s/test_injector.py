@@ -22,7 +22,7 @@ from k8s.keys import INJECT, SIDECAR, STATUS
 from k8s.pods import annotations_of
 from k8s.status import original
 from tests.support import kube, pods
-from tests.support.api_server import CONFIGURATION, review
+from tests.support.api_server import CONFIGURATION, is_allowed, review
 from tests.support.certificates import make_pair
 from tests.support.clock import FakeClock
 
@@ -143,6 +143,12 @@ async def test_what_the_second_webhook_brings_is_seen(api, server):
         admitted = await server.create_pod("team-a", created())
     assert admitted.rounds == 2
     assert kube.qos_class(admitted.pod) == "Guaranteed"
+
+
+def test_the_rights_are_those_of_the_manifest_and_no_more():
+    assert is_allowed("GET", "/api/v1/namespaces/team-a/services")
+    assert not is_allowed("GET", "/api/v1/namespaces/team-a/secrets/s")
+    assert not is_allowed("PATCH", CONFIGURATION.replace("gapline-injector", "another"))
 
 
 async def test_a_dry_run_leaves_nothing_behind(api, server):

@@ -15,53 +15,62 @@ from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import jsonpatch
 from aiohttp import web
 
+from k8s.documents import objects, read
 from tests.support.pods import defaulted
 
+BASE = Path(__file__).parents[2] / "k8s" / "manifests" / "base"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CONFIGURATION = f"{CONFIGURATIONS}/gapline-injector"
 TOKEN = "a-token"
 Mutator = Callable[[dict[str, Any]], None]
 
 
+def manifest(name: str) -> list[dict[str, Any]]:
+    """The objects of a file of the kustomize base."""
+    documents = read((BASE / name).read_text("utf-8"))
+    return [copy.deepcopy(each) for each in objects(documents)]
+
+
 def configuration() -> dict[str, Any]:
-    """Two webhooks, as pods and namespaces ask: no pod matches both."""
-    client = {"service": {"name": "gapline-injector", "namespace": "gapline", "path": "/mutate", "port": 443}}
-    key = "gapline.dev/inject"
-    on, off = ["enabled", "true"], ["disabled", "false"]
-    common = {
-        "clientConfig": client,
-        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "IfNeeded",
-        "sideEffects": "NoneOnDryRun",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "gapline-injector"},
-        "webhooks": [
-            {
-                "name": "namespace.inject.gapline.dev",
-                "namespaceSelector": {"matchExpressions": [{"key": key, "operator": "In", "values": on}]},
-                "objectSelector": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": off}]},
-                **copy.deepcopy(common),
-            },
-            {
-                "name": "object.inject.gapline.dev",
-                "namespaceSelector": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": on}]},
-                "objectSelector": {"matchExpressions": [{"key": key, "operator": "In", "values": on}]},
-                **copy.deepcopy(common),
-            },
-        ],
-    }
+    """The webhooks as people install them."""
+    (found,) = (each for each in manifest("webhook.yaml") if each["kind"] == "MutatingWebhookConfiguration")
+    return found
+
+
+@cache
+def rights() -> list[tuple[str | None, dict[str, Any]]]:
+    """What the injector may do: rules, each with the one namespace for which it holds."""
+    found = []
+    for each in manifest("injector-rights.yaml"):
+        if each["kind"] in {"ClusterRole", "Role"}:
+            found += [("gapline" if each["kind"] == "Role" else None, rule) for rule in each["rules"]]
+    return found
+
+
+def is_allowed(method: str, path: str) -> bool:
+    """Whether the injector's rights cover this."""
+    steps = path.strip("/").split("/")
+    group, steps = ("", steps[2:]) if steps[0] == "api" else (steps[1], steps[3:])
+    namespace = None
+    if steps[0] == "namespaces" and len(steps) > 2:
+        namespace, steps = steps[1], steps[2:]
+    resource, name = steps[0], steps[1] if len(steps) > 1 else None
+    verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "get" if name else "list"}[method]
+    return any(
+        within in {None, namespace}
+        and group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and verb in rule["verbs"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+        for within, rule in rights()
+    )
 
 
 @dataclass
@@ -90,7 +99,8 @@ class ApiServer:
     def __post_init__(self) -> None:
         self.put(CONFIGURATION, configuration())
         for name, labels in {"team-a": {"gapline.dev/inject": "enabled"}, "team-b": {}}.items():
-            self.put(f"/api/v1/namespaces/{name}", {"metadata": {"name": name, "labels": labels}})
+            named = {"kubernetes.io/metadata.name": name, **labels}
+            self.put(f"/api/v1/namespaces/{name}", {"metadata": {"name": name, "labels": named}})
         self.put(
             "/api/v1/nodes/n1", {"metadata": {"name": "n1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.33.2"}}}
         )
@@ -111,6 +121,8 @@ class ApiServer:
         path = request.path
         self.asked.append((request.method, path))
         await asyncio.sleep(self.delay_s)
+        if not is_allowed(request.method, path):
+            return _status(403, f"{request.method} {path} is forbidden")
         if any(part in path for part in self.failing):
             return _status(500, "the test says so")
         body = await request.json() if request.can_read_body else None
