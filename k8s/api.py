@@ -17,6 +17,8 @@ import orjson
 from k8s.patch import Operation
 from k8s.pods import Object, items, part
 
+POOLS: Final = ("/apis/inference.networking.k8s.io/v1", "/apis/inference.networking.x-k8s.io/v1alpha2")
+"""The API of InferencePools, and how it was called before."""
 FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 PORT_VARIABLE: Final = "KUBERNETES_SERVICE_PORT"

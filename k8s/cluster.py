@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from k8s.api import Api, ApiError
+from k8s.api import POOLS, Api, ApiError
 from k8s.callers import Caller, callers_of
 from k8s.facts import NOTHING_KNOWN, Facts, Namespace
 from k8s.keys import INJECT
-from k8s.pods import annotations_of, labels_of, part
+from k8s.pods import annotations_of, labels_of, minor_of
 from k8s.tally import Tally
 from sidecar.clock import Clock
 
@@ -31,12 +30,6 @@ NODES_FRESH_NS: Final = 300_000_000_000
 """Nodes grow older by being upgraded away, and new ones are seldom older."""
 MOST_NAMESPACES: Final = 1_000
 """Kept at a time; the one that was asked for the longest time ago goes."""
-_POOLS: Final = (
-    "/apis/inference.networking.k8s.io/v1/namespaces/{}/inferencepools",
-    "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/{}/inferencepools",
-)
-"""The kind as it is, and as it was called before."""
-_MINOR: Final = re.compile(r"v?1\.([0-9]{1,3})")
 
 _Value = TypeVar("_Value")
 
@@ -120,22 +113,22 @@ class Cluster:
 
     async def _calling(self, name: str) -> tuple[Caller, ...]:
         found = [{"kind": "Service", **each} async for each in self._api.list(f"/api/v1/namespaces/{name}/services")]
-        for path in _POOLS:
+        for group in POOLS:
+            path = f"{group}/namespaces/{name}/inferencepools"
             try:
-                found += [{"kind": "InferencePool", **each} async for each in self._api.list(path.format(name))]
+                found += [{"kind": "InferencePool", **each} async for each in self._api.list(path)]
             except ApiError as error:
                 if not error.is_absent:  # a cluster without this kind has none
                     raise
         return callers_of(found)
 
     async def _oldest(self) -> int | None:
-        """The oldest version of a kubelet; None where there is no node yet."""
-        versions = [
-            int(version[1])
-            async for node in self._api.list("/api/v1/nodes")
-            if (version := _MINOR.match(str(part(node, "status", "nodeInfo").get("kubeletVersion"))))
-        ]
-        return min(versions, default=None)
+        """Nodes are large, and only the least number is kept; None where there is no node yet."""
+        oldest: int | None = None
+        async for node in self._api.list("/api/v1/nodes"):
+            minor = minor_of(node)
+            oldest = minor if oldest is None or (minor is not None and minor < oldest) else oldest
+        return oldest
 
 
 class Nowhere:

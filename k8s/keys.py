@@ -20,6 +20,9 @@ STATUS: Final = PREFIX + "status"
 ON: Final = frozenset({"enabled", "true"})
 OFF: Final = frozenset({"disabled", "false"})
 
+SYSTEM: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", "cert-manager"})
+"""Namespaces of which the webhook never hears: without their pods none would start."""
+
 SIDECAR: Final = "gapline"
 REDIRECT: Final = "gapline-redirect"
 """The init container that puts the redirecting rules into the pod's network namespace."""

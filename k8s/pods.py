@@ -19,6 +19,7 @@ CONTAINERS: Final = "containers"
 INIT_CONTAINERS: Final = "initContainers"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 """What a container may be called; a pod that breaks the rule is refused once it has passed us."""
+_MINOR: Final = re.compile(r"v?1\.([0-9]{1,3})")
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 _HOOKS: Final = ("postStart", "preStop")
 _HANDLERS: Final = ("httpGet", "tcpSocket", "grpc")
@@ -137,6 +138,12 @@ def number_of(handler: Handler, declared: Sequence[Port]) -> int | None:
     return next(
         (port.number for port in declared if port.container == handler.container and port.name == handler.port), None
     )
+
+
+def minor_of(node: Object) -> int | None:
+    """The version of the node's kubelet, by its second number; None where it does not say."""
+    found = _MINOR.match(str(part(node, "status", "nodeInfo").get("kubeletVersion")))
+    return None if found is None else int(found[1])
 
 
 def is_port(value: object) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from k8s.decisions import Edit, Plan, Reason, Skip, SkipError
 from k8s.keys import INJECTED, NO_TOKEN, REDIRECT, SIDECAR, STATUS
 from k8s.patch import PatchError, is_same, pointer, steps
-from k8s.pods import CONTAINERS, INIT_CONTAINERS, Object, annotations_of, items, part
+from k8s.pods import CONTAINERS, INIT_CONTAINERS, Object, annotations_of, is_port, items, part
 
 VERSION: Final = 1
 INJECTED_RESULT: Final = "injected"
@@ -27,10 +27,17 @@ DETAIL_CHARS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The annotation, read. digest: of all that was put in; None where nothing was."""
+    """The annotation, read. digest: of all that was put in; None where nothing was, and then there is a reason.
+
+    app: the port at which the app of a sidecar listens, by its number.
+    """
 
     digest: str | None
     edits: tuple[Edit, ...] = ()
+    capture: str | None = None
+    app: int | None = None
+    reason: str | None = None
+    detail: str | None = None
 
 
 def injected_text(plan: Plan, digest: str) -> str:
@@ -107,9 +114,10 @@ def _status(found: Mapping[str, Any]) -> Status:
     if found["version"] != VERSION:
         raise ValueError(f"version {found['version']} is not known")
     if found["result"] == SKIPPED_RESULT:
-        return Status(None)
+        return Status(None, reason=str(found["reason"]), detail=str(found["detail"]))
     edits = tuple(Edit(str(name), _path(str(path)), old, new) for name, path, old, new in found["edits"])
-    return Status(str(found["digest"]), edits)
+    app = found["app"]
+    return Status(str(found["digest"]), edits, capture=str(found["capture"]), app=app if is_port(app) else None)
 
 
 def _path(text: str) -> tuple[str | int, ...]:

@@ -40,6 +40,7 @@ COMMANDS: Final = (
     Command("collector", "otel.__main__:main", "takes the records of all sidecars and answers questions", RUN),
     Command("injector", "k8s.injector:main", "the webhook that puts sidecars into pods of a cluster", RUN),
     Command("inject", "k8s.inject:main", "puts sidecars into the pods of manifests, and prints the result", RUN),
+    Command("audit", "k8s.audit_command:main", "the pods that asked for a sidecar and have none, and why", RUN),
     Command("demo", "otel.demo.__main__:main", "three hops with a planted stall on this machine, and its verdict", RUN),
     Command("version", "sidecar.cli:version", "print the version", RUN),
 )

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from k8s import injector as module
+from k8s.audit_command import asked
 from k8s.config import config_of
 from k8s.injector import Injector, main
 from k8s.keys import INJECT, SIDECAR, STATUS
@@ -132,7 +133,7 @@ async def test_a_second_webhook_causes_a_second_round_in_which_nothing_happens_t
 
 
 async def test_what_the_second_webhook_brings_is_seen(api, server):
-    """A label that declines comes too late for the first round, and takes nothing out; a limit changes the class."""
+    """A pod of no class becomes a Guaranteed one, and stays that with its sidecar."""
 
     def limits(pod):
         for each in pod["spec"]["containers"]:
@@ -142,6 +143,7 @@ async def test_what_the_second_webhook_brings_is_seen(api, server):
     async with running(api, server):
         admitted = await server.create_pod("team-a", created())
     assert admitted.rounds == 2
+    assert admitted.pod["spec"]["initContainers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "256Mi"}
     assert kube.qos_class(admitted.pod) == "Guaranteed"
 
 
@@ -187,12 +189,15 @@ async def test_where_the_cluster_does_not_answer_a_pod_is_planned_from_itself(ap
     assert names(admitted.pod) == [SIDECAR]
 
 
-async def test_a_webhook_that_is_not_there_costs_the_sidecar_and_not_the_pod(api, server):
+async def test_a_webhook_that_is_not_there_costs_the_sidecar_and_not_the_pod_and_the_audit_finds_it(api, server):
     async with running(api, server):
         pass
     admitted = await server.create_pod("team-a", created())
     assert admitted.failures
     assert names(admitted.pod) == []
+    server.has_all_rights = True  # of a person
+    audit = await asked(api, config_of({}, {}))
+    assert [(found.reason, found.namespace) for found in audit.findings] == [("never-seen", "team-a")]
 
 
 @pytest.mark.parametrize(("made_days_ago", "before_days", "authorities"), [(61, 61, 1), (2_440, 40, 2)])

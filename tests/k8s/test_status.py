@@ -30,7 +30,9 @@ def test_it_is_read_as_it_was_written():
     found = status_of(injected(pods.pod()))
     assert found.edits == (Edit("app", ("ports", 0, "containerPort"), 8000, 24_080),)
     assert status_of(pods.pod()) is None
-    assert status_of(pods.pod(annotations={STATUS: skipped_text(Skip(Reason.JOB, "x"))})).digest is None
+    assert (found.capture, found.app) == ("named", 8000)
+    skipped = status_of(pods.pod(annotations={STATUS: skipped_text(Skip(Reason.JOB, "x"))}))
+    assert (skipped.digest, skipped.reason, skipped.detail) == (None, "job", "x")
 
 
 def test_a_long_reason_is_cut():
