@@ -9,10 +9,10 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY requirements/build.txt requirements/run.txt requirements/
+COPY requirements/build.txt requirements/image.txt requirements/
 # Wheels only: nothing is compiled, here as little as in the image.
 RUN python3 -m venv /opt/gapline && python3 -m venv /opt/build \
-    && /opt/gapline/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/run.txt \
+    && /opt/gapline/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/image.txt \
     && /opt/build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/build.txt
 COPY LICENSE README.md pyproject.toml ./
 COPY k8s k8s

@@ -79,6 +79,7 @@ lock:  ## pin every dependency by hash, without addresses (needs uv)
 	$(LOCK) pyproject.toml --extra collector --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra collector --extra llama --output-file requirements/llama.txt
 	$(LOCK) pyproject.toml --extra dev --extra peers --extra llama --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --extra collector --extra kubernetes --output-file requirements/image.txt
 	$(LOCK) --group build --output-file requirements/build.txt
 	$(LOCK) --group k8s-tools --output-file requirements/k8s-tools.txt
 

@@ -84,5 +84,5 @@ def test_a_compiler_in_an_image_is_found(tmp_path):
 @pytest.mark.skipif(bool(tools.missing()), reason=tools.missing())
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_linter_finds_no_fault(name):
-    done = tool("hadolint", "--strict-labels", str(ROOT / IMAGES[name]))
+    done = tool("hadolint", str(ROOT / IMAGES[name]))
     assert (done.returncode, done.stdout) == (0, "")
