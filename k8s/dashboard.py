@@ -71,6 +71,11 @@ def _failures() -> Query:
     return Query(f"{ended} or {told}", "{{hop}} {{model}} {{ending}} {{cause}}")
 
 
+def _review_time() -> Query:
+    buckets = "sum by (le) (rate(gapline_injector_review_seconds_bucket[$__rate_interval]))"
+    return Query(f"histogram_quantile(0.99, {buckets})", "p99")
+
+
 _STREAMS: Final = f'{_ASKED}, stream="true"'
 ROWS: Final = (
     Row(
@@ -222,6 +227,24 @@ ROWS: Final = (
             ),
             Panel("Verdicts are behind by", (Query("max(gapline_collector_judge_lag_seconds)", "longest due"),), "s"),
             Panel("Store", (Query("sum by (part) (gapline_collector_store_bytes)", "{{part}}"),), "bytes"),
+            Panel(
+                "Pods decided",
+                (
+                    Query(
+                        "sum by (result, reason) (increase(gapline_injector_decisions_total[1h])) > 0",
+                        "{{result}} {{reason}}",
+                    ),
+                ),
+                "short",
+                "In an hour. What was skipped has its reason in an annotation.",
+                is_stacked=True,
+            ),
+            Panel("Time for one review", (_review_time(),), "s"),
+            Panel(
+                "The webhook's certificate lasts for",
+                (Query("min(gapline_injector_certificate_not_after_seconds) - time()", "remaining"),),
+                "s",
+            ),
         ),
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from k8s.tally import Tally
+from otel.exposition import classic, openmetrics
 from tests.k8s import tools
 from tests.k8s.series import Scraped, families, faults_found, firing, rules, samples
 from tests.support.processes import ROOT, Fleet, Sidecar, get, until
@@ -28,6 +31,8 @@ ALERTS = ROOT / "k8s/manifests/chart/monitoring/alerts.yaml"
 BEFORE_MIN, AFTER_MIN = 40, 60
 POD = {"job": "gapline/sidecars", "instance": "10.0.0.7:24090", "namespace": "llm", "pod": "worker-0", "hop": "worker"}
 COLLECTOR = {"job": "gapline/collector", "instance": "10.0.0.9:24070", "namespace": "gapline", "pod": "collector-0"}
+INJECTOR = {"job": "gapline/injector", "instance": "10.0.0.5:24090", "namespace": "gapline", "pod": "injector-0"}
+DAY_S = 86_400
 PROBE = {"User-Agent": "kube-probe/1.33"}
 
 EVENT = b'data: {"id":"chatcmpl-1","model":"%b","choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
@@ -102,8 +107,19 @@ async def beside_a_model(folder: Path, *flags: str) -> AsyncIterator[Sidecar]:
 
 
 def wrong(folder: Path, before: str, after: str, *cases: dict, target: Mapping[str, str] = POD) -> str:
-    scraped = Scraped(target, [(BEFORE_MIN, before), (AFTER_MIN, after)])
-    return faults_found(folder, rules(ALERTS), [scraped], cases)
+    """What promtool finds wrong. An injector is there meanwhile, or it would be missed."""
+    scraped = [Scraped(target, [(BEFORE_MIN, before), (AFTER_MIN, after)])]
+    if target is not INJECTOR:
+        scraped.append(Scraped(INJECTOR, [(BEFORE_MIN + AFTER_MIN, injector())]))
+    return faults_found(folder, rules(ALERTS), scraped, cases)
+
+
+def injector(**numbers: object) -> str:
+    """What an injector says of itself that has done this."""
+    tally = Tally(certificate_ends_s=90 * DAY_S)  # the tests of promtool begin in 1970
+    for name, number in numbers.items():
+        setattr(tally, name, number)
+    return classic(openmetrics(tally.series()))
 
 
 def alert(name: str, severity: str, **labels: str) -> dict[str, str]:
@@ -251,6 +267,36 @@ async def test_stalls_are_told_by_the_first_hop(tmp_path):
     assert wrong(tmp_path, before, after, *fires_then_ends(told), target=COLLECTOR) == ""
 
 
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ({"decisions": Counter({("skipped", "not-asked"): 9, ("injected", "named"): 9})}, None),
+        ({"reviews": Counter(failed=1)}, {"alertname": "GaplineInjectorFailing", "severity": "warning"}),
+        ({"failures": Counter(certificate=1)}, {"alertname": "GaplineInjectorFailing", "severity": "warning"}),
+        (
+            {"decisions": Counter({("skipped", "called-by-number"): 2})},
+            {"alertname": "GaplinePodsSkipped", "severity": "info", "reason": "called-by-number"},
+        ),
+        (
+            {"certificate_ends_s": 14 * DAY_S},
+            {"alertname": "GaplineInjectorCertificateEndsSoon", "severity": "critical"},
+        ),
+    ],
+)
+def test_what_an_injector_cannot_do_is_told(tmp_path, after, told):
+    place = {} if told is None or "reason" in told else {key: INJECTOR[key] for key in ("namespace", "pod")}
+    wanted = [] if told is None else [{**told, **place}]
+    cases = [firing(BEFORE_MIN - 1), firing(BEFORE_MIN + 7, *wanted)]
+    assert wrong(tmp_path, injector(), injector(**after), *cases, target=INJECTOR) == ""
+
+
+def test_an_injector_that_is_not_there_is_missed(tmp_path):
+    away = {"alertname": "GaplineInjectorAway", "severity": "warning"}
+    scraped = [Scraped(INJECTOR, [(10, injector())])]
+    cases = [firing(9), firing(25, away)]
+    assert faults_found(tmp_path, rules(ALERTS), scraped, cases) == ""
+
+
 async def every_metric(folder: Path) -> set[str]:
     """The names of all samples that sidecars of every kind and a collector show."""
     from tests.support.certificates import make_pair
@@ -267,7 +313,7 @@ async def every_metric(folder: Path) -> set[str]:
                 await ask(plain, name, 2)
             await until(lambda: stalls_of(collector.query_url), "a stall is counted")
             texts = [(await get(f"{each.admin_url}/metrics"))[1] for each in (plain, crew, tls)]
-            return families([*texts, (await get(f"{collector.query_url}/metrics"))[1]])
+            return families([*texts, (await get(f"{collector.query_url}/metrics"))[1], injector()])
 
 
 async def stalls_of(url: str) -> bool:

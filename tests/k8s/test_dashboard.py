@@ -8,9 +8,11 @@ from itertools import pairwise
 import pytest
 
 from k8s.dashboard import COLUMNS, dashboard, queries
+from k8s.tally import Tally
+from otel.exposition import classic, openmetrics
 from tests.k8s import tools
 from tests.k8s.series import Scraped, families, faults_found
-from tests.k8s.test_alerts import COLLECTOR, NAMES, POD, ask, said, serving, stalls_of
+from tests.k8s.test_alerts import COLLECTOR, DAY_S, INJECTOR, NAMES, POD, ask, injector, said, serving, stalls_of
 from tests.support.golden import golden
 from tests.support.processes import Fleet, get, until
 
@@ -51,6 +53,14 @@ def chosen(query: str) -> str:
     return query
 
 
+def reviewed() -> str:
+    """What an injector says that has answered."""
+    tally = Tally(certificate_ends_s=90 * DAY_S)
+    tally.decisions["injected", "named"] += 3
+    tally.answered(4_000_000)
+    return classic(openmetrics(tally.series()))
+
+
 @pytest.mark.e2e
 @pytest.mark.skipif(bool(tools.missing()), reason=tools.missing())
 async def test_every_query_finds_something_in_what_real_processes_say(tmp_path):
@@ -68,8 +78,13 @@ async def test_every_query_finds_something_in_what_real_processes_say(tmp_path):
                 await ask(sidecar, name)
             second = await said(sidecar)
     asked = list(queries())
-    assert set(NAMES.findall(" ".join(asked))) <= families([first, judged])
-    scraped = [Scraped(POD, [(20, first), (20, second)]), Scraped(COLLECTOR, [(40, judged)])]
+    reviews = [injector(), reviewed()]
+    assert set(NAMES.findall(" ".join(asked))) <= families([first, judged, *reviews])
+    scraped = [
+        Scraped(POD, [(20, first), (20, second)]),
+        Scraped(COLLECTOR, [(40, judged)]),
+        Scraped(INJECTOR, [(20, reviews[0]), (20, reviews[1])]),
+    ]
     cases = [
         {
             "expr": f"count({chosen(query)}) > bool 0",

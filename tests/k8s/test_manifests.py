@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from k8s.config import config_of as injector_config
+from k8s.keys import METRICS_PORT_NAME, STATUS
 from otel.config import OPTIONS as COLLECTOR_OPTIONS
 from otel.config import config_of as collector_config
 from tests.k8s import tools
 from tests.k8s.series import rules
 from tests.k8s.tools import NEWEST, OLDEST, ROOT, charted, inside, invalid, kustomized, tool
+from tests.support.processes import gapline
 
 pytestmark = pytest.mark.skipif(bool(tools.missing()), reason=tools.missing())
 
@@ -301,6 +304,54 @@ def test_the_images_are_of_this_version(base):
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
+@pytest.mark.parametrize("folder", SAME)
+def test_the_injector_can_start_with_what_it_is_told(folder):
+    objects = kustomized(MANIFESTS / folder)
+    deployment = one(objects, "Deployment")
+    [container] = containers(deployment)
+    told = variables(container) | {"GAPLINE_INJECTOR_NAMESPACE": NAMESPACE}
+    assert len(told) == len(container["env"])
+    config = injector_config({}, told)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"webhook": config.listen.port, METRICS_PORT_NAME: config.admin.port}
+    assert config.drain_timeout < 30, "the grace that Kubernetes gives a pod"
+    one(objects, "Service", config.service)
+    one(objects, "MutatingWebhookConfiguration", config.webhook)
+    assert config.pod.allow_redirect is folder.endswith("redirect")
+    if folder.endswith("cert-manager"):
+        [volume] = deployment["spec"]["template"]["spec"]["volumes"]
+        [mount] = container["volumeMounts"]
+        certificate = one(objects, "Certificate")["spec"]
+        assert volume["secret"]["secretName"] == certificate["secretName"]
+        assert str(config.tls_cert) == f"{mount['mountPath']}/tls.crt"
+        assert f"{config.service}.{NAMESPACE}.svc" in certificate["dnsNames"]
+        assert not of_kind(objects, "Role")
+    else:
+        assert config.tls_cert is None
+        [rule] = [
+            rule for rule in one(objects, "Role", f"{config.service}-certificate")["rules"] if "resourceNames" in rule
+        ]
+        assert rule["resourceNames"] == [config.tls_secret]
+
+
+async def test_the_example_gets_its_sidecars(tmp_path):
+    """As the webhook would give them, in a cluster of today."""
+    written = tmp_path / "example.yaml"
+    written.write_text(tool("kubectl", "kustomize", str(MANIFESTS / "example")).stdout)
+    done = await gapline("inject", "-f", str(written), "--kubernetes", "1.33")
+    assert done.code == 0, done.errors
+    [objects] = inside("read", [done.out.decode()])
+    hops = {}
+    for workload in workloads(objects):
+        pod = workload["spec"]["template"]
+        [sidecar] = [each for each in pod["spec"]["initContainers"] if each["name"] == "gapline"]
+        assert sidecar["restartPolicy"] == "Always"
+        assert pod["metadata"]["labels"]["gapline.dev/injected"] == "true"
+        hops[workload["metadata"]["name"]] = hop_of(pod["metadata"]["annotations"]["gapline.dev/status"])
+    assert hops == {name: name for name in ("gateway", "inference-proxy", "model-worker")}
+    assert invalid(objects, version=NEWEST) == []
+
+
 # ------------------------------------------------------------------------------------------ the collector
 
 
@@ -362,6 +413,20 @@ def watched(objects: list[Object]) -> Iterator[tuple[Object, str]]:
     for monitor in of_kind(objects, "PodMonitor"):
         for endpoint in monitor["spec"]["podMetricsEndpoints"]:
             yield monitor, endpoint["port"]
+
+
+def hop_of(status: str) -> str:
+    """The `hop` of a pod's series, as the pod monitor makes it from the annotation."""
+    [monitor] = [
+        each
+        for each in inside("read", [(CHART / "monitoring/podmonitors.yaml").read_text("utf-8")])[0]
+        if each["metadata"]["name"] == "gapline-sidecars"
+    ]
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [relabeling] = endpoint["relabelings"]
+    assert endpoint["port"] == METRICS_PORT_NAME
+    assert relabeling["sourceLabels"] == ["__meta_kubernetes_pod_annotation_" + re.sub(r"\W", "_", STATUS)]
+    return re.fullmatch(relabeling["regex"], status)[1]  # Prometheus anchors it as well
 
 
 def test_everything_that_has_metrics_is_watched():
