@@ -37,6 +37,13 @@ FOLDERS: Final = ("bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "opt/ga
 NET_ADMIN: Final = 12
 MOST_BYTES: Final = {"gapline": 400 << 20, "gapline-nft": 250 << 20}
 """On disk: a pod waits for the image before it starts. A third of it is the base, which nodes often have."""
+_POD: Final = '{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","ports":[{"containerPort":80}]}]}}'
+CAN: Final = (
+    ("gapline", "injector", "--check-config"),
+    ("python", "-c", "import k8s.injector"),  # its certificates are made by a package that only it needs
+    ("sh", "-c", f"echo '{_POD}' | gapline inject -f - --kubernetes 1.33"),
+    ("sleep", "0"),  # what puts off the end of a classic sidecar
+)
 STREAM: Final = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\ndata: [DONE]\n\n'
 
 
@@ -112,6 +119,8 @@ async def try_gapline(root: Path, stage: Stage) -> None:
         await ended(sidecar, "sidecar")
         await ended(collector, "collector")
     server.close()
+    for words in CAN:
+        finished(command(root, *words, user=stage.last("USER") or "", environ=stage.environ))
     assert "gapline" in finished(
         command(root, "gapline", "version", user=stage.last("USER") or "", environ=stage.environ)
     )

@@ -9,7 +9,7 @@ import pytest
 from k8s.keys import USER
 from tests.k8s import tools
 from tests.k8s.dockerfile import Instruction, Stage, stages
-from tests.k8s.images import COMPILERS, IMAGES, compilers
+from tests.k8s.images import IMAGES
 from tests.k8s.tools import ROOT, tool
 
 SMALL = """\
@@ -71,14 +71,6 @@ def test_what_is_copied_passes_the_ignore_file_and_is_there():
 def test_the_build_brings_what_the_wheel_is_made_with():
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     assert all(f"{name}==" in (ROOT / "requirements/build.txt").read_text("utf-8") for name in wanted)
-
-
-def test_a_compiler_in_an_image_is_found(tmp_path):
-    assert compilers(tmp_path) == []
-    (tmp_path / "usr/bin").mkdir(parents=True)
-    for name in COMPILERS:
-        (tmp_path / "usr/bin" / name).symlink_to("nowhere")
-    assert len(compilers(tmp_path)) == len(COMPILERS)
 
 
 @pytest.mark.skipif(bool(tools.missing()), reason=tools.missing())

@@ -197,7 +197,7 @@ def test_every_name_that_one_object_says_of_another_is_there(objects):
 def test_images_are_pinned_to_a_version(objects):
     for workload in workloads(objects):
         for container in containers(workload):
-            assert re.search(r":v?\d+\.\d+\.\d+$|:\d+\.\d+-", container["image"]), container["image"]
+            assert re.search(r":v?\d+(\.\d+)+(-[\w.]+)?$", container["image"]), container["image"]
 
 
 @pytest.mark.parametrize("folder", SAME)
