@@ -63,12 +63,13 @@ def rules(manifest: Path) -> list[dict[str, Any]]:
 
 
 def faults_found(folder: Path, groups: object, scraped: Sequence[Scraped], cases: Sequence[Mapping[str, Any]]) -> str:
-    """What promtool finds wrong with these cases; empty: nothing. JSON is YAML to it."""
+    """What promtool finds wrong with these cases, of expressions or of alerts; empty: nothing. JSON is YAML to it."""
     (folder / "rules.json").write_text(json.dumps({"groups": groups}))
     test = {
         "interval": "1m",
         "input_series": [series for each in scraped for series in each.series()],
-        "promql_expr_test": list(cases),
+        "promql_expr_test": [case for case in cases if "expr" in case],
+        "alert_rule_test": [case for case in cases if "alertname" in case],
     }
     asked = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": [test]}
     (folder / "cases.json").write_text(json.dumps(asked))
@@ -80,3 +81,10 @@ def firing(at_min: int, *alerts: Mapping[str, str]) -> dict[str, Any]:
     """The case that these alerts, and no others, fire at that minute."""
     expected = [{"labels": metric("ALERTS", {**each, "alertstate": "firing"}), "value": 1} for each in alerts]
     return {"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{at_min}m", "exp_samples": expected}
+
+
+def saying(at_min: int, alert: Mapping[str, str], summary: str, description: str) -> dict[str, Any]:
+    """The case that the alert says this then."""
+    labels = {label: value for label, value in alert.items() if label != "alertname"}
+    told = {"exp_labels": labels, "exp_annotations": {"summary": summary, "description": description}}
+    return {"alertname": alert["alertname"], "eval_time": f"{at_min}m", "exp_alerts": [told]}

@@ -20,7 +20,7 @@ from aiohttp import web
 from k8s.tally import Tally
 from otel.exposition import classic, openmetrics
 from tests.k8s import tools
-from tests.k8s.series import Scraped, families, faults_found, firing, rules, samples
+from tests.k8s.series import Scraped, families, faults_found, firing, rules, samples, saying
 from tests.support.processes import ROOT, Fleet, Sidecar, get, until
 from tests.support.sidecars import idle
 
@@ -166,7 +166,13 @@ async def test_errors_are_told_by_model_and_cause_from_the_third_on(tmp_path, na
         three = await said(sidecar)
     told = alert("GaplineErrorRateHigh", "warning", model=name, ending="complete", cause=cause)
     assert wrong(tmp_path, before, two, firing(BEFORE_MIN + 7)) == ""
-    assert wrong(tmp_path, before, three, *fires_then_ends(told)) == ""
+    summary = f"100% of the requests for {name} fail at worker: complete {cause}."
+    description = (
+        "Over ten minutes, not counting probes and readers that left. `complete` is an answer that came whole and was "
+        "an error; its cause is what it says of itself, or its status, and may be a fault of who asked."
+    )
+    words = saying(BEFORE_MIN + 7, told, summary, description)
+    assert wrong(tmp_path, before, three, *fires_then_ends(told), words) == ""
     assert wrong(tmp_path, before, three, firing(BEFORE_MIN + 7)), "a wrong case is seen"
 
 
@@ -207,9 +213,14 @@ async def test_a_stream_that_is_silent_for_a_minute_is_told_while_it_is(tmp_path
             during = (await get(f"{sidecar.admin_url}/metrics"))[1]
             asking.cancel()
     name = "gapline_oldest_silence_seconds"
-    now, a_minute_later = samples(during)[name], float(samples(during)[name]) + 60
-    late = during.replace(f"\n{name} {now}\n", f"\n{name} {a_minute_later}\n")
+    late = during.replace(f"\n{name} {samples(during)[name]}\n", f"\n{name} 61\n")  # a minute later
     told = alert("GaplineStreamSilent", "warning", pod="worker-0")
+    summary = "A stream through worker has been silent for 1m 1s."
+    description = (
+        "Its reader waits, and the server beside pod worker-0 sends nothing. `gapline live` shows which request it is "
+        "and at which hop the silence begins."
+    )
+    assert wrong(tmp_path, before, late, saying(BEFORE_MIN, told, summary, description)) == ""
     assert wrong(tmp_path, before, during, firing(BEFORE_MIN + 1)) == ""
     assert wrong(tmp_path, before, late, firing(BEFORE_MIN - 1), firing(BEFORE_MIN, told)) == ""
 

@@ -38,6 +38,7 @@ SAME: dict[str, dict[str, Any]] = {
 """What of kustomize is which values of the chart."""
 FOREIGN = {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}
 """Kinds of others, for which there are no schemas."""
+WATCHING = {"PodMonitor", "PrometheusRule"}
 FOLDERS = [*SAME, "example"]
 
 Object = dict[str, Any]
@@ -103,6 +104,31 @@ def test_the_chart_makes_what_kustomize_makes(folder):
     assert found.keys() == wanted.keys()
     for name, each in wanted.items():
         assert found[name] == each, name
+
+
+def beside(folder: Path, what: str) -> str:
+    """A folder of the manifests as a kustomization elsewhere must name it: kustomize takes no absolute paths."""
+    return str(Path("../" * len(folder.resolve().parts[1:])) / (MANIFESTS / what).relative_to("/"))
+
+
+def test_all_components_go_together(tmp_path):
+    components = ["cert-manager", "redirect", "opentelemetry-collector", "jaeger", "monitoring"]
+    assert {path.name for path in (MANIFESTS / "components").iterdir()} == set(components)
+    everything = {
+        "resources": [beside(tmp_path, "base")],
+        "components": [beside(tmp_path, f"components/{name}") for name in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(everything))
+    values = {"injector": {"certManager": True, "allowRedirect": True}, "jaeger": ON, "monitoring": ON}
+    wanted = by_name([each for each in kustomized(tmp_path) if each["kind"] != "Namespace"])
+    assert by_name(charted(CHART, values, namespace=NAMESPACE)) == wanted
+
+
+def test_monitors_and_rules_have_the_labels_by_which_a_prometheus_chooses():
+    found = charted(CHART, {"monitoring": {"enabled": True, "labels": {"release": "prometheus"}}})
+    chosen = [each for each in found if each["metadata"]["labels"].get("release") == "prometheus"]
+    assert [each["kind"] for each in chosen] == [each["kind"] for each in found if each["kind"] in WATCHING]
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "gapline" for each in chosen)
 
 
 def test_every_overlay_is_compared():
@@ -283,7 +309,7 @@ def test_an_image_of_yours_is_that_of_the_sidecars_too(base, tmp_path):
     mine = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [str(Path("../" * len(tmp_path.parts[1:])) / MANIFESTS.relative_to("/") / "base")],
+        "resources": [beside(tmp_path, "base")],
         "images": [{"name": "gapline", "newName": "registry.example/gapline", "newTag": "9"}],
         "replacements": replaced[0]["replacements"],
     }
