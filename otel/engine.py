@@ -25,7 +25,8 @@ def engine_facts(path: Path, finding: Finding) -> Facts | None:
     """The engine's numbers in that wait, and how they were before; None where there are none to show.
 
     Preemptions are counted from the last time that it was asked before the silence, so there may be some too many:
-    then they are given as `at_most`. Where the engine has been started anew meanwhile, nothing before is told.
+    then they are given as `at_most`. None is not said while requests wait: vLLM counts the preemption of a request with
+    its next output, and so only when the silence is over. Where the engine has been started anew meanwhile, nothing before is told.
     """
     wait = finding.decomposition
     if finding.cause not in _CAUSES or finding.segment.kind is not Kind.SOURCE or wait is None:
@@ -78,6 +79,8 @@ def _preemptions(engine: EngineEvidence, earlier: EngineSnapshot, wait: Wait) ->
     if earlier.preemption_count is None or engine.during.preemption_count is None:
         return {}
     count = engine.during.preemption_count - earlier.preemption_count
+    if count == 0 and engine.during.waiting_count:
+        return {}
     is_exact = count == 0 or engine.silent_since_ns - earlier.asked_ns <= EXACT_NS
     since = "since_last_event" if wait is Wait.GAP else "meanwhile"
     return {f"preemptions_{since}" if is_exact else f"preemptions_{since}_at_most": count}

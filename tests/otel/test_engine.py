@@ -120,9 +120,16 @@ def test_so_does_a_first_event_that_is_late():
 def test_preemptions_are_exact_where_they_were_counted_from_the_last_event_on(before_s, count, key):
     since_ns = last_event_ns(STALL)
     earlier = snapshot(since_ns - round(before_s * S), preemptions=14 - count)
-    _, facts, _ = shown(STALL, evidence(since_ns, earlier=earlier))
+    _, facts, _ = shown(STALL, evidence(since_ns, waiting=3 if count else 0, earlier=earlier))
 
     assert {name: value for name, value in facts.items() if name.startswith("preemptions")} == {key: count}
+
+
+def test_no_preemption_is_not_said_while_requests_wait():
+    since_ns = last_event_ns(STALL)
+    _, facts, _ = shown(STALL, evidence(since_ns, waiting=2, earlier=snapshot(since_ns, preemptions=14)))
+    assert facts["waiting"] == 2
+    assert not any(name.startswith("preemptions") for name in facts)
 
 
 def test_an_engine_that_was_started_anew_is_not_compared_with_what_it_was():
