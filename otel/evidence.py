@@ -20,7 +20,10 @@ SAMPLE_NS: Final = 250_000_000
 LOSS_STATE: Final = 3
 """tcp_info: 3 is recovery, 4 loss."""
 LOSS_FELT_NS: Final = 150_000_000
-"""Loss for less than this explains no term by itself."""
+"""Loss for less than this explains no term by itself, unless the term is hardly longer than what no sample shows."""
+UNSEEN_NS: Final = 200_000_000
+"""What is kept of samples begins a round trip and so long after an event was taken: what is held for 100 ms, at the
+next look."""
 LOST_SHARE: Final = 0.2
 SHRUNK_SHARE: Final = 0.3
 WINDOW_MOVED_SHARE: Final = 0.05
@@ -106,7 +109,7 @@ def whereabouts(
         found = [_ask(lane, i, indices, term_ns) for i in asked]
     answers = [answer for answer in found if answer is not None]
     worst = max(answers, key=lambda s: s.stuck_ns, default=None)
-    if worst is None or (worst.stuck_ns < 0.5 * term_ns and worst.lost_share * worst.stuck_ns < LOSS_FELT_NS):
+    if worst is None or (worst.stuck_ns < 0.5 * term_ns and not _is_loss_felt(lane, worst, term_ns)):
         return Whereabouts.PEER, worst
     return _company(worst), worst
 
@@ -127,6 +130,14 @@ def whereabouts_over(lane: Lane, first: int, last: int, *, is_delivered: bool) -
     if company.lost_share <= LOST_SHARE and WINDOW_MOVED_SHARE <= company.shrunk_share < SHRUNK_SHARE:
         return Whereabouts.UNKNOWN, company
     return _company(company), company
+
+
+def _is_loss_felt(lane: Lane, found: Stuck, term_ns: int) -> bool:
+    """Whether something was lost for long enough: on a far path a segment that was sent again once is seen for a
+    moment, though its reader waited for it for two round trips."""
+    lost_ns = found.lost_share * found.stuck_ns
+    unseen_ns = UNSEEN_NS + (lane.hop.timeline.round_trip_ns or 0)
+    return lost_ns >= LOSS_FELT_NS or (lost_ns > 0 and 2 * (lost_ns + unseen_ns) >= term_ns)
 
 
 def _company(found: Stuck) -> Whereabouts:

@@ -88,6 +88,32 @@ def test_loss_is_the_network_whatever_the_window_says():
     assert whereabouts(lane(*series(window=0, lost=1, state=4)), [5], S)[0] is Whereabouts.NETWORK
 
 
+def far(*samples: KernelSample, round_trip_ms: int):
+    found = lane(*samples)
+    timeline = replace(found.hop.timeline, round_trip_ns=round_trip_ms * MS)
+    return lane_of(replace(found.hop, timeline=timeline), CONTENT)
+
+
+def test_a_loss_on_a_far_path_that_only_one_look_shows_is_the_networks():
+    """Held for a round trip and 100 ms before it is kept, and sent again by then: 50 ms of a wait of 340 ms."""
+    (look,) = series(lost=1, state=3, count=1)
+    seen = replace(look, offset_ns=AT + 340 * MS)
+    assert whereabouts(far(seen, round_trip_ms=200), [5], 340 * MS)[0] is Whereabouts.NETWORK
+    assert whereabouts(far(seen, round_trip_ms=0), [5], 340 * MS)[0] is Whereabouts.NETWORK
+
+
+def test_a_moment_of_loss_does_not_explain_a_long_wait():
+    (look,) = series(lost=1, state=3, count=1)
+    after = replace(look, offset_ns=AT + 100 * MS, acked_count=9, lost_segments=0, congestion_state=0)
+    assert whereabouts(far(look, after, round_trip_ms=200), [5], 2 * S)[0] is Whereabouts.PEER
+
+
+def test_without_loss_bytes_that_only_one_look_shows_lay_with_the_peer():
+    (look,) = series(count=1)
+    seen = replace(look, offset_ns=AT + 340 * MS)
+    assert whereabouts(far(seen, round_trip_ms=200), [5], 340 * MS)[0] is Whereabouts.PEER
+
+
 def test_back_off_with_bytes_in_flight_is_the_network():
     assert whereabouts(lane(*series(backoff=3)), [5], S)[0] is Whereabouts.NETWORK
 
