@@ -152,4 +152,5 @@ def _ask(lane: Lane, i: int, indices: list[int], term_ns: int) -> Stuck | None:
     for block_start, block_end in lane.blocked:
         if block_end > lane.arrived[indices[0]] and block_start < lane.taken[indices[-1]]:
             start = min(start, block_start)
-    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + 50_000_000)
+    travel_ns = lane.hop.timeline.round_trip_ns or 0  # an acknowledgement comes that much after the reader had it
+    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + travel_ns + 50_000_000)

@@ -102,6 +102,13 @@ def test_a_loss_on_a_far_path_that_only_one_look_shows_is_the_networks():
     assert whereabouts(far(seen, round_trip_ms=0), [5], 340 * MS)[0] is Whereabouts.NETWORK
 
 
+def test_a_look_that_comes_a_round_trip_behind_the_wait_belongs_to_it():
+    (look,) = series(lost=1, state=3, count=1)
+    seen = replace(look, offset_ns=AT + 450 * MS)
+    assert whereabouts(far(seen, round_trip_ms=200), [5], 335 * MS)[0] is Whereabouts.NETWORK
+    assert whereabouts(far(seen, round_trip_ms=0), [5], 335 * MS) == (Whereabouts.PEER, None)
+
+
 def test_a_moment_of_loss_does_not_explain_a_long_wait():
     (look,) = series(lost=1, state=3, count=1)
     after = replace(look, offset_ns=AT + 100 * MS, acked_count=9, lost_segments=0, congestion_state=0)
@@ -111,7 +118,8 @@ def test_a_moment_of_loss_does_not_explain_a_long_wait():
 def test_without_loss_bytes_that_only_one_look_shows_lay_with_the_peer():
     (look,) = series(count=1)
     seen = replace(look, offset_ns=AT + 340 * MS)
-    assert whereabouts(far(seen, round_trip_ms=200), [5], 340 * MS)[0] is Whereabouts.PEER
+    after = replace(look, offset_ns=AT + 440 * MS, acked_count=9)
+    assert whereabouts(far(seen, after, round_trip_ms=200), [5], 340 * MS)[0] is Whereabouts.PEER
 
 
 def test_back_off_with_bytes_in_flight_is_the_network():
