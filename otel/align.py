@@ -188,6 +188,13 @@ def window_of(lane: Lane, low: int, high: int) -> Window:
     return Window(min(first, lane.count - 1), max(last, min(first, lane.count - 1)))
 
 
+def surely_of(lane: Lane, low: int, high: int) -> Window:
+    """The events of a lane whose text can only begin behind position `low` and before `high`: who waited for that had
+    to wait for them. They lie behind the first of the window, up to its last."""
+    first = min(bisect_left(lane.low, low), lane.count - 1)
+    return Window(first, max(first, min(bisect_left(lane.high, high), lane.count - 1)))
+
+
 def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int | None:
     """The event that ended the silence of a wait, None where one event delivered all of it.
 

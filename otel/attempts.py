@@ -61,7 +61,7 @@ def with_lost(seen: Seen, path: Path, *, floor_ns: int) -> tuple[Seen, tuple[Hop
     retries = [_finding(late, moved, *each) for each in found if each[1] >= floor_ns]
     others = [_in(f, moved, left_ns if f is late else f.term_ns) for f in seen.findings]
     kept = [f for f in others if f.segment != late.segment or f.decomposition is not moved or left_ns >= floor_ns]
-    findings = sorted([*retries, *kept], key=lambda f: -f.term_ns)
+    findings = sorted([*retries, *kept], key=lambda f: -f.felt_ns)
     first = moved if seen.first == wait else seen.first
     return replace(seen, findings=findings, first=first), tuple(each.hop for each in lost)
 

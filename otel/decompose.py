@@ -33,6 +33,7 @@ from otel.align import (
     lane_of_ends,
     longest_silence,
     shadow,
+    surely_of,
     window_of,
 )
 from otel.edits import are_same_events, edited_from, shift_of, silence_beside
@@ -216,7 +217,8 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
             least, most = shift_of(lane, last)
             window = window_of(lane, last.low[j - 1] + least, last.high[until] + most)
         windows.append(window)
-        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, window, gap, Window(j - 1, until))
+        at = _awaited_at(lineup, lane, window, j, until)
+        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, at, gap, until)
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
@@ -288,22 +290,32 @@ def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -
     terms[segment] = terms.get(segment, 0) + left_ns
 
 
-def _silences(lineup: Lineup, lane: Lane, window: Window, gap: int, waited: Window) -> tuple[int, int, int, int, int]:
-    """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
-    is_known = (
-        lineup.by_ordinal or lane is lineup.last or (_is_sharp(lane, window) and shift_of(lane, lineup.last) == (0, 0))
-    )
+def _awaited_at(lineup: Lineup, lane: Lane, window: Window, j: int, until: int) -> int | None:
+    """The event of a lane that ended its silence in the wait for the reader's events j to `until`, None for none."""
+    last, gap = lineup.last, lineup.reader[j] - lineup.reader[j - 1]
+    is_same_text = shift_of(lane, last) == (0, 0)
+    is_known = lineup.by_ordinal or lane is last or (_is_sharp(lane, window) and is_same_text)
     at = longest_silence(lane, window, wanted_ns=None if is_known else gap)
-    if not is_known and (at is None or lane.silence(at) < gap / 2):
-        beside = silence_beside(lane, window, reader=lineup.last, waited=waited, wanted_ns=gap)
+    if is_known:
+        return at
+    if at is None or lane.silence(at) < gap / 2:
+        beside = silence_beside(lane, window, reader=last, waited=Window(j - 1, until), wanted_ns=gap)
         at = at if beside is None else beside
+    if is_same_text:  # one that lies within for certain counts though a hop made up for most of it
+        sure = longest_silence(lane, surely_of(lane, last.high[j - 1], last.low[until]), wanted_ns=None)
+        at = sure if sure is not None and (at is None or lane.silence(sure) > lane.silence(at)) else at
+    return at
+
+
+def _silences(lineup: Lineup, lane: Lane, at: int | None, gap: int, until: int) -> tuple[int, int, int, int, int]:
+    """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
     arrived = taken = blocked = late = within = 0
     if at is not None:
         arrived = lane.arrived[at] - lane.arrived[at - 1]
         taken = lane.silence(at)
         blocked, late = lane.blocked_before[at], lane.lag_before[at]
         within = lane.blocked_within[at] - lane.blocked_within[at - 1]
-    is_last_text = waited.last == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
+    is_last_text = until == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
     moments = lane.hop.moments
     if is_last_text and moments.upstream_ended_ns is not None and moments.downstream_ended_ns is not None:
         # a merging hop keeps its remainder until the end: then the end counts as an event

@@ -103,6 +103,11 @@ class Finding:
     facts: Facts = field(default_factory=dict)
 
     @property
+    def felt_ns(self) -> int:
+        """How much of the term the reader felt: another hop may have made up for the rest."""
+        return self.term_ns if self.decomposition is None else min(self.term_ns, self.decomposition.gap_ns)
+
+    @property
     def first_hop(self) -> str:
         return CLIENT if self.segment.kind is Kind.READER else self.segment.downstream.removesuffix(EGRESS)
 

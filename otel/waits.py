@@ -55,7 +55,7 @@ def look(lineup: Lineup, policy: Policy) -> Seen:
     first, ending = decompose.first_event(lineup), decompose.end(lineup)
     waits = [*gaps, first, *([ending] if ending is not None else [])]
     combs = combs_of(lineup, waits)
-    found = sorted([*_judged(lineup, waits, rhythm, policy), *_behind(lineup, policy)], key=lambda f: -f.term_ns)
+    found = sorted([*_judged(lineup, waits, rhythm, policy), *_behind(lineup, policy)], key=lambda f: -f.felt_ns)
     findings = _explained(found, combs)
     return Seen(
         findings=findings,
@@ -107,7 +107,7 @@ def _rhythm(source: Lane, policy: Policy) -> Rhythm:
 def _judged(lineup: Lineup, waits: Sequence[Decomposition], rhythm: Rhythm, policy: Policy) -> list[Finding]:
     """Every cause above its threshold in every wait, the longest first."""
     findings = [finding for wait in waits for finding in _above(lineup, wait, policy, rhythm)]
-    return sorted(findings, key=lambda f: -f.term_ns)
+    return sorted(findings, key=lambda f: -f.felt_ns)
 
 
 def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) -> Iterable[Finding]:

@@ -90,6 +90,18 @@ def test_terms_always_add_up(where, at, ms, merge, again):
         assert sum(wait.terms.values()) == wait.gap_ns
 
 
+@given(
+    merge=st.integers(1, 8), source=st.integers(2_500, 6_000), hold=st.integers(1_500, 2_000), is_exact=st.booleans()
+)
+def test_a_silence_of_the_source_that_a_hop_made_up_for_in_part_is_whole(merge, source, hold, is_exact):
+    """Lab seed 202, case 9: in rounded positions a short gap of the source was nearer to what was left of its stall."""
+    at = 120 // merge * merge
+    stalls = [(GATEWAY, at // merge - 4, hold * MS), ("source", at, source * MS)]
+    lines = lineup(Chain(events=240, merge={PROXY: merge}, stalls=stalls, is_exact=is_exact, chars=(7, 3)))
+    longest = max(range(at // merge, lines.last.count), key=lambda j: lines.reader[j] - lines.reader[j - 1])
+    assert terms(decompose.gap_before(lines, longest))["source"] == pytest.approx(source * MS + 25 * MS, abs=2 * MS)
+
+
 @given(st.sampled_from(NAMES), st.integers(0, 119), st.integers(300, 9_000))
 def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop, at, ms):
     """Lab seed 2, case 21: the reader had the event before, and its wait seemed to begin one event too early."""
