@@ -700,3 +700,71 @@ def test_an_egress_tap_splits_a_segment_and_the_terms_still_add_up(where):
         f"{PROXY} egress>{PROXY}",
         f"self:{PROXY}",
     ]
+
+
+def test_of_two_stalls_the_one_comes_first_of_which_the_reader_felt_more():
+    """The gateway made up for most of the source's silence."""
+    verdict = verdict_on(Chain(events=240, stalls=[(GATEWAY, 60, 2 * S), ("source", 64, 2_700 * MS)]))
+    assert [(f.cause, f.first_hop) for f in verdict.findings] == [
+        (Cause.APP_STALL, GATEWAY),
+        (Cause.SOURCE_STALL, WORKER),
+    ]
+
+
+# ------------------------------------------------------------------------- what must never change a verdict, or does
+
+MERGERS = st.dictionaries(st.sampled_from([PROXY, GATEWAY]), st.integers(2, 3), max_size=2)
+"""Such as hold an event for less than a hop may add."""
+SPLITTERS = st.dictionaries(st.sampled_from([PROXY, GATEWAY]), st.integers(2, 4), max_size=1)
+
+
+@given(st.integers(1, 110), MERGERS, SPLITTERS)
+def test_a_client_that_leaves_makes_no_hop_above_it_guilty(at, merge, split):
+    verdict = verdict_on(Chain(leave=at, merge=merge, split=split))
+    assert [(f.cause, f.first_hop) for f in verdict.findings] == [(Cause.CLIENT_DISCONNECT, "client")]
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 110), st.integers(300, 20_000), MERGERS)
+def test_a_freeze_of_a_sidecar_names_nobody_else(hop, at, ms, merge):
+    verdict = verdict_on(Chain(events=600, freeze=(hop, at, ms * MS), merge=merge), STEADY)
+    named = [f for f in verdict.findings if f.term_ns >= STEADY.floor_ns]
+    assert {(f.cause, f.segment.label) for f in named} == {(Cause.SELF, f"self:{hop}")}
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 110), st.integers(600, 20_000), st.booleans())
+def test_loss_is_the_network_behind_its_tap_and_never_a_slow_reader(hop, at, ms, is_exact):
+    verdict = verdict_on(Chain(lossy=(hop, at, ms * MS), is_exact=is_exact))
+    behind = [*NAMES, "client"][NAMES.index(hop) + 1]
+    assert {(f.cause, f.segment.label) for f in verdict.findings} == {(Cause.NETWORK, f"{hop}>{behind}")}
+
+
+@given(
+    where=st.sampled_from(["source", PROXY, GATEWAY]),
+    at=st.integers(20, 60),
+    ms=st.integers(600, 20_000),
+    hops=st.tuples(MERGERS, SPLITTERS),
+    is_exact=st.booleans(),
+)
+def test_a_stall_beside_hops_that_merge_and_split_is_charged_where_it_was(where, at, ms, hops, is_exact):
+    chain = Chain(events=600, stalls=[(where, at, ms * MS)], merge=hops[0], split=hops[1], is_exact=is_exact)
+    named = [f for f in verdict_on(chain, STEADY).findings if f.term_ns >= STEADY.floor_ns]
+    assert {f.first_hop for f in named} == {WORKER if where == "source" else where}
+
+
+STEADY = Policy(rhythm_elsewhere_ns=30 * MS)
+"""Of a source that is known to be steady."""
+ADDED = {
+    "link": lambda ns: Chain(lossy=(WORKER, 60, ns)),
+    "last link": lambda ns: Chain(lossy=(GATEWAY, 60, ns)),
+    "sidecar": lambda ns: Chain(freeze=(PROXY, 60, ns)),
+    "reader": lambda ns: Chain(slow_reader=(60, ns)),
+    "first": lambda ns: Chain(slow_first=[(PROXY, ns)]),
+}
+
+
+@given(st.sampled_from(sorted(ADDED)), st.integers(600, 9_000), st.integers(100, 9_000))
+def test_more_delay_raises_its_own_term_by_as_much_and_no_other(where, ms, more_ms):
+    short, long = (verdict_on(ADDED[where](ns * MS)).findings[0] for ns in (ms, ms + more_ms))
+    raised = {s.label: long.decomposition.terms[s] - ns for s, ns in short.decomposition.terms.items()}
+    assert raised.pop(short.segment.label) == pytest.approx(more_ms * MS, abs=MS)
+    assert all(abs(ns) <= MS for ns in raised.values())
