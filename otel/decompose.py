@@ -237,9 +237,12 @@ def first_event(lineup: Lineup) -> Decomposition:
     terms: dict[Segment, int] = {}
     previous = carried = 0
     for n, lane in enumerate(lineup.lanes):
-        held = 0 if lane is lineup.last else _held_for(lane, lineup, until)
         late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
-        arrived, taken = lane.arrived[0] + held, lane.handed(0) + held
+        arrived, taken = lane.arrived[0], lane.handed(0)
+        if (at := _held_at(lane, lineup, until)) is not None:
+            arrived, taken = arrived + lane.arrived[at] - lane.arrived[at - 1], taken + lane.silence(at)
+            late, blocked = late + lane.lag_before[at], blocked + lane.blocked_before[at]
+            within += lane.blocked_within[at] - lane.blocked_within[at - 1]
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within
@@ -329,16 +332,18 @@ def _is_sharp(lane: Lane, window: Window) -> bool:
     return lane.low[window.first] == lane.high[window.first] and lane.low[window.last] == lane.high[window.last]
 
 
-def _held_for(lane: Lane, lineup: Lineup, until: int) -> int:
-    """The longest silence of an inner lane before the text of the reader's events up to `until` was complete there.
+def _held_at(lane: Lane, lineup: Lineup, until: int) -> int | None:
+    """The event that ended the longest silence of an inner lane before the text of the reader's events up to `until`
+    was complete there, None where there was none worth telling.
 
     What came after the reader had its event cannot have been waited for: an outer hop's clock started earlier, so
     of two times since the request's arrival the inner one is the shorter.
     """
     reader = lineup.last
+    if lane is reader:
+        return None
     _, most = shift_of(lane, reader)
     last = until if lineup.by_ordinal else window_of(lane, 0, reader.high[until] + most).last
     last = min(last, bisect_right(lane.arrived, reader.arrived[0]) - 1, lane.event_count - 1)
-    silences = (lane.arrived[i] - lane.arrived[i - 1] for i in range(1, last + 1) if lane.is_whole[i])
-    longest = max(silences, default=0)
-    return longest if longest > HOLD_NS else 0
+    at = longest_silence(lane, Window(0, max(0, last)), wanted_ns=None)
+    return None if at is None or lane.silence(at) <= HOLD_NS else at

@@ -125,6 +125,7 @@ class TestAComb:
         assert Comb((), pieces).has_pieces_like(265 * MS)
         assert not Comb((), pieces).has_pieces_like(2 * S), "something else held it for longer"
         assert not Comb((), pieces[:1]).has_pieces_like(265 * MS)
+        assert not Comb((), [Hold(250 * MS, 0.3)] * 3).has_pieces_like(600 * MS), "no piece was held for that long"
         assert not Comb((), [Hold(250 * MS, 0.7), pieces[1]]).has_pieces_like(265 * MS), "the rest passed as it came"
 
     def test_is_one_piece_where_it_let_go_once(self):

@@ -81,6 +81,14 @@ def test_a_hop_that_collects_is_charged_with_what_it_holds(hop, size):
     assert abs(term(chain, before(hop)) - held) <= 2 * MS
 
 
+def test_a_hop_that_lets_go_by_the_clock_is_charged_whole_though_the_source_pauses_meanwhile():
+    """It does so twice in a row, and yet waited for nothing: no event came when it let go."""
+    hold, pause = 2_050 * MS, 800 * MS
+    stalls = [(PROXY, 60, hold), ("source", 66, pause), (PROXY, 73, hold), ("source", 79, pause)]
+    chain = Chain(events=120, gap=100 * MS, stalls=stalls)
+    assert [term(chain, before(PROXY), at) // MS for at in (60, 73)] == [2_050, 2_000]
+
+
 def test_what_comes_in_one_piece_is_together():
     lane = lane_of(run(Chain(events=40, collects={GATEWAY: 8}))[-1], CONTENT)
     assert [together(lane, j) for j in (0, 7, 8, 20, 39)] == [7, 7, 15, 23, 39]
