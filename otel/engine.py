@@ -26,7 +26,8 @@ def engine_facts(path: Path, finding: Finding) -> Facts | None:
 
     Preemptions are counted from the last time that it was asked before the silence, so there may be some too many:
     then they are given as `at_most`. None is not said while requests wait: vLLM counts the preemption of a request with
-    its next output, and so only when the silence is over. Where the engine has been started anew meanwhile, nothing before is told.
+    its next output, and so only when the silence is over. Where the engine has been started anew meanwhile, nothing
+    before is told.
     """
     wait = finding.decomposition
     if finding.cause not in _CAUSES or finding.segment.kind is not Kind.SOURCE or wait is None:
