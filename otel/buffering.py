@@ -66,6 +66,6 @@ def combs_of(lineup: Lineup, waits: Iterable[Decomposition]) -> Mapping[Segment,
     for n in range(1, len(lineup.lanes)):
         segment = lineup.before(n)
         if segment in asked and is_whole:
-            found = holds(lineup.lanes[n - 1], lineup.lanes[n])
+            found = holds(lineup.lanes[n - 1], lineup.lanes[n], is_same=lineup.same[n - 1])
             combs[segment] = Comb(teeth.get(segment, ()), found)
     return combs

@@ -111,12 +111,14 @@ class Decomposition:
 class Lineup:
     """All lanes of a path, source first, and how they are lined up; `reader` has the reader's times of the last one.
 
+    same: for each two neighbouring lanes, whether event k is event k at both, as it may be though others merge.
     is_partial: the lanes hold only the first and the last event of each hop, and no silence in between.
     """
 
     lanes: Sequence[Lane]
     reader: Sequence[int]
     by_ordinal: bool
+    same: Sequence[bool]
     is_partial: bool = False
 
     @property
@@ -188,12 +190,19 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
         has_positions = carriers == CONTENT and all(lane.low[-1] > 0 for lane in usable)
         if same or has_positions:
             unaligned = [lane.name for lane in lanes if not lane.count]
-            return Lineup(lanes=usable, reader=acknowledged(usable[-1]), by_ordinal=same), unaligned
+            pairs = [same or are_same_events(pair) for pair in pairwise(usable)]
+            return Lineup(lanes=usable, reader=acknowledged(usable[-1]), by_ordinal=same, same=pairs), unaligned
     ends = [lane_of_ends(hop) for hop in hops if hop.timeline.stamps or hop.state is State.OPEN]
     ends = [lane for lane in ends if lane.count]
     if not ends or ends[-1].hop is not hops[-1]:
         return None, [hop.place.hop for hop in hops if hop.timeline.stamps]
-    lineup = Lineup(lanes=ends, reader=acknowledged(ends[-1]), by_ordinal=True, is_partial=True)
+    lineup = Lineup(
+        lanes=ends,
+        reader=acknowledged(ends[-1]),
+        by_ordinal=True,
+        same=[True] * (len(ends) - 1),
+        is_partial=True,
+    )
     return lineup, [hop.place.hop for hop in hops if not hop.timeline.stamps]
 
 
@@ -205,7 +214,7 @@ def meets_websocket(hops: Sequence[Hop]) -> bool:
 def gap_before(lineup: Lineup, j: int) -> Decomposition:
     """The wait that ended with the reader's event j, j >= 1."""
     last, reader = lineup.last, lineup.reader
-    until = awaited(lineup.lanes, j, by_ordinal=lineup.by_ordinal)
+    until = awaited(lineup.lanes, j, by_ordinal=lineup.by_ordinal, same=lineup.same)
     gap = reader[j] - reader[j - 1]
     terms: dict[Segment, int] = {}
     windows = []
@@ -233,7 +242,7 @@ def first_event(lineup: Lineup) -> Decomposition:
     until the reader's first delivery was complete is added to that point's time.
     """
     lineup = _since_asked(lineup)
-    until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal)
+    until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal, same=lineup.same)
     terms: dict[Segment, int] = {}
     previous = carried = 0
     for n, lane in enumerate(lineup.lanes):

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from otel.align import SHADOW_NS, STEP_NS, Lane, Window, window_of
-from otel.edits import are_same_events, shift_of
+from otel.edits import shift_of
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
@@ -40,10 +40,12 @@ class Hold:
     is_rest: bool = False
 
 
-def holds(inner: Lane, outer: Lane) -> list[Hold]:
+def holds(inner: Lane, outer: Lane, *, is_same: bool) -> list[Hold]:
     """What the hop between two neighbouring lanes let go in one piece though it had not come in one, in order; and what
-    it held until the end of the answer. What lay waiting for our own tap is not the hop's."""
-    is_same = are_same_events((inner, outer))
+    it held until the end of the answer. What lay waiting for our own tap is not the hop's.
+
+    is_same: event k is event k at both lanes.
+    """
     pieces, late = [], []
     first = 0
     while first < outer.event_count:
@@ -84,10 +86,11 @@ def together(lane: Lane, j: int) -> int:
     return j
 
 
-def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool) -> int:
+def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool, same: Sequence[bool]) -> int:
     """The last event, at the lane nearest the reader, that had to be there for the delivery that begins with event j.
 
-    lanes: source first, lined up by number where by_ordinal, else by position.
+    lanes: source first, lined up by number where by_ordinal, else by position. same: for each two neighbours, whether
+    event k is event k at both.
     """
     last = together(lanes[-1], j)
     if last == j or len(lanes) == 1:
@@ -98,8 +101,7 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool) -> int:
     n = max(range(len(gathered)), key=gathered.__getitem__)
     if gathered[n] < SPREAD_NS:
         return last
-    inner, outer, piece = lanes[n], lanes[n + 1], parts[n + 1]
-    is_same = by_ordinal or are_same_events((inner, outer))
+    inner, outer, piece, is_same = lanes[n], lanes[n + 1], parts[n + 1], same[n]
     held = _came(inner, outer, piece.first, piece.last, is_same=is_same)
     if held is None or (is_same and not _came_when_let_go(inner, outer, held)):
         return j

@@ -98,5 +98,5 @@ def test_what_comes_in_one_piece_is_together():
 
 def test_what_the_source_sent_in_one_piece_was_held_by_nobody():
     lanes = [lane_of(hop, CONTENT) for hop in run(Chain(schedule=[100_000] * 9 + [300 * MS]))]
-    assert awaited(lanes, 10, by_ordinal=True) == 19
-    assert awaited(lanes[:1], 10, by_ordinal=True) == 19
+    assert awaited(lanes, 10, by_ordinal=True, same=[True, True]) == 19
+    assert awaited(lanes[:1], 10, by_ordinal=True, same=[]) == 19
