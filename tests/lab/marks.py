@@ -142,14 +142,14 @@ def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, is_noise: boo
     if told.first is None:
         return _mark_of_nobody(known, shown, verdict)
     if any(blame.fits(*told.first) for blame in known.blames):
-        return Mark.RIGHT if known.is_held or all(_is_told(each, told) for each in to_tell) else Mark.HALF
-    if is_noise and all(_is_told(each, told) for each in to_tell):
+        return Mark.RIGHT if known.is_held or all(_is_told(known, each, told) for each in to_tell) else Mark.HALF
+    if is_noise and all(_is_told(known, each, told) for each in to_tell):
         return Mark.DISTURBED
     if not known.blames:
         return Mark.ACCUSED
     if any(told.first[0] == blame.hop for blame in known.blames):
         return Mark.WRONG_CAUSE
-    return Mark.SECOND if any(_is_told(each, told) for each in known.faults) else Mark.WRONG_HOP
+    return Mark.SECOND if any(_is_told(known, each, told) for each in known.faults) else Mark.WRONG_HOP
 
 
 def _mark_of_nobody(known: Truth, shown: list[Known], verdict: Mapping[str, Any]) -> Mark:
@@ -164,8 +164,11 @@ def _mark_of_nobody(known: Truth, shown: list[Known], verdict: Mapping[str, Any]
     return Mark.UNFELT if known.faults else Mark.HEALTHY
 
 
-def _is_told(known: Known, told: Said) -> bool:
-    return any(blame.fits(*each) for blame in known.blames for each in told.all)
+def _is_told(known: Truth, fault: Known, told: Said) -> bool:
+    """At the hop that also holds what passes, its hold and its fault are one."""
+    hops = {blame.hop for blame in fault.blames}
+    blames = {*fault.blames, *(blame for blame in known.holders if blame.hop in hops)}
+    return any(blame.fits(*each) for blame in blames for each in told.all)
 
 
 def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:

@@ -51,7 +51,7 @@ EVENTS: Final = {
     Shape.FLOOD: 30_000,
     Shape.BULKY: 300,
 }
-"""Content and reasoning events of an answer: three to seven seconds of most shapes, where nobody asks for more."""
+"""Content and reasoning events of an answer: three to ten seconds of most shapes, where nobody asks for more."""
 BULKY_WORDS: Final = 280
 """Words of a bulky event: 1,600 characters, so that a reader that stops fills its kernel's buffer."""
 
@@ -71,11 +71,11 @@ class Spoken:
         """The visible characters up to and with each event."""
         return tuple(accumulate(self.chars))
 
-    @property
+    @cached_property
     def length(self) -> int:
         return sum(self.chars)
 
-    @property
+    @cached_property
     def texts(self) -> list[int]:
         """Which events bring visible output."""
         return [index for index, chars in enumerate(self.chars) if chars]
@@ -167,9 +167,9 @@ def _long(draw: random.Random, _: int) -> Beats:
 
 
 def _flood(draw: random.Random, _: int) -> Beats:
-    """A very long answer from an engine that sends every hundredth token: 6,000 events a second."""
+    """A very long answer from an engine that sends every hundredth token: 3,000 events a second."""
     while True:
-        yield draw.uniform(0.015, 0.018), TEXT
+        yield draw.uniform(0.03, 0.036), TEXT
         yield from ((0.0, TEXT) for _ in range(99))
 
 

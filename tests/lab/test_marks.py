@@ -103,6 +103,11 @@ def test_a_hop_that_always_buffers_is_right_to_be_named_and_may_hide_a_fault() -
     assert mark(stalled, verdict("app_stall", PROXY), seen(stalled, held_s=2.0)).mark is Mark.WRONG_HOP
 
 
+def test_what_a_hop_that_merges_does_wrong_is_told_by_its_hold() -> None:
+    of = case(fault(Kind.STALL, GATEWAY), chain=Chain.of(Part.APP, Part.MERGER))
+    assert mark(of, verdict("buffering", GATEWAY), seen(of, held_s=2.0)).mark is Mark.RIGHT
+
+
 # ------------------------------------------------------------------------------- the machine's own noise
 
 

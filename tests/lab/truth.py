@@ -154,8 +154,9 @@ def _known(
     is_last = stretch is cuts[-1] and not cuts[-1].is_whole and not has_record
     label, term_s = _term(fault, spoken, stretch)
     blames = _blames(fault, stretch, at_source=at_source)
-    if is_merged and fault.kind is Kind.END_HOLD and stretch is not None:
-        blames |= _blames(replace(fault, kind=Kind.STALL), stretch, at_source=at_source)  # the last text waits for it
+    if is_merged and stretch is not None and fault.kind in _MOVED:
+        for kind in _MOVED:  # what is held together with the first text, or the last, is felt where that is
+            blames |= _blames(replace(fault, kind=kind), stretch, at_source=at_source)
     return Known(
         fault,
         frozenset(blames),
@@ -166,6 +167,8 @@ def _known(
     )
 
 
+_MOVED: Final = frozenset({Kind.STALL, Kind.FREEZE, Kind.SLOW_FIRST, Kind.END_HOLD})
+"""One hold each, which a hop that keeps texts together makes one before the first of them, or before the end."""
 _RHYTHMIC: Final = frozenset({Kind.STALL, Kind.BUFFER, Kind.FREEZE, Kind.END_HOLD})
 """What at the source is told from its rhythm alone."""
 
