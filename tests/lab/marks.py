@@ -15,11 +15,14 @@ from otel.demo.faults import CLIENT
 from otel.demo.topology import sidecar_of
 from tests.lab.draw import Case
 from tests.lab.noise import Noise
-from tests.lab.told import Kind
+from tests.lab.readers import Reader
+from tests.lab.told import LINKING, Kind
 from tests.lab.truth import FELT_S, QUIET_S, Known, Truth, truth
 
 CONFIDENT: Final = 0.8
 """From here on a wrong verdict is an accusation."""
+ASKING_S: Final = 0.05
+"""What openai-python takes to make a request of a question."""
 SAMPLED_S: Final = 0.1
 """How exactly a tap knows when a stopped reader's kernel had its last event: it asks ten times a second."""
 CALM: Final = Noise()
@@ -179,14 +182,22 @@ def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:
     if fault.term_s is None:
         return None
     seconds = [part["seconds"] for part in verdict["contributions"] if part["segment"] == fault.segment]
-    return Comparison(sum(seconds), fault.term_s, TERM_LIMIT_S)
+    return Comparison(sum(seconds), fault.term_s, TERM_LIMIT_S + fault.slack_s)
 
 
 def _total(case: Case, seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
     if not verdict["contributions"] or (waited_s := _waited(seen, verdict)) is None:
         return None
-    limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ) is None else SAMPLED_S
+    limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ, *LINKING) is None else SAMPLED_S
+    if verdict["wait"] == "first_event":
+        limit_s += _unseen_s(case)
     return Comparison(sum(part["seconds"] for part in verdict["contributions"]), waited_s, limit_s)
+
+
+def _unseen_s(case: Case) -> float:
+    """What a reader waits for its first event where no tap can see it: its own work, and the way to the first tap."""
+    own_s = ASKING_S if case.reader is Reader.OPENAI else 0.0
+    return own_s + (0.0 if case.chain.links is None else 2 * case.chain.links.delays_s[-1])
 
 
 def _waited(seen: Answer, verdict: Mapping[str, Any]) -> float | None:

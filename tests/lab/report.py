@@ -130,8 +130,9 @@ def _compared(what: str, comparisons: Iterable[Comparison | None]) -> str:
         return ""
     beyond = sum(not each.is_within for each in made)
     worst = max(abs(each.error_s) for each in made)
-    limit = made[0].limit_s
-    return f"{what}: {len(made)} compared, {beyond} off by more than {limit * 1e3:g} ms, worst {worst * 1e3:.0f} ms"
+    limit_s = min(each.limit_s for each in made)
+    words = f"{beyond} off by more than {limit_s * 1e3:g} ms and what is known of their surroundings"
+    return f"{what}: {len(made)} compared, {words}, worst {worst * 1e3:.0f} ms"
 
 
 def _only_in_rows(results: Sequence[Marked], rows: Sequence[Judged]) -> list[Judged]:

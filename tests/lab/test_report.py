@@ -79,7 +79,8 @@ def test_errors_of_seconds_are_told_and_those_beyond_the_limit_listed() -> None:
         for error_s in (0.01, -0.06)
     ]
     told = report.report(exact, [], seed=3)
-    assert "2 compared, 1 off by more than 50 ms, worst 60 ms" in told
+    assert "2 compared, 1 off by more than 50 ms" in told
+    assert "worst 60 ms" in told
     assert "term off by -60 ms" in told
 
 

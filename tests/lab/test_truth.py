@@ -8,7 +8,7 @@ import pytest
 
 from otel.demo.answer import Answer
 from otel.demo.faults import CLIENT, GATEWAY, PROXY, WORKER
-from tests.lab.chain import Chain, Tap
+from tests.lab.chain import Chain, Links, Tap
 from tests.lab.draw import Case
 from tests.lab.middles import Part
 from tests.lab.shapes import EVENTS, Shape
@@ -174,6 +174,16 @@ def test_of_two_faults_each_is_looked_for_where_it_is() -> None:
 def test_the_planted_segment_and_its_seconds(kind: Kind, hop: str, label: str, seconds: float) -> None:
     one = known(case(fault(kind, hop)))
     assert (one.segment, one.term_s) == (label, pytest.approx(seconds))
+
+
+def test_what_else_lies_in_a_segment_is_known_where_it_does() -> None:
+    links = Links((0.0, 0.02, 0.0))
+    linked = replace(APPS, links=links)
+    assert known(case(fault(Kind.STALL, GATEWAY))).slack_s == 0.0
+    assert known(case(fault(Kind.SLOW_FIRST, GATEWAY), chain=linked)).slack_s == pytest.approx(0.08)
+    assert known(case(fault(Kind.STALL, WORKER), chain=linked)).slack_s == 0.0
+    assert 0.02 < known(case(fault(Kind.BUFFER, GATEWAY))).slack_s < 0.031
+    assert known(case(fault(Kind.SLOW_READ, CLIENT), chain=linked)).term_s is None
 
 
 def test_a_stall_that_is_shorter_than_the_pause_it_falls_into_adds_nothing() -> None:

@@ -68,7 +68,7 @@ class Known:
 
     blames: any of them is right. is_shown: the reader's stamps show it. is_tellable: there is a tap that can tell it;
     where not, to say that it cannot be told is right. segment: the label of its term, and term_s what it adds in
-    seconds, None where that is not known exactly.
+    seconds, None where that is not known exactly; slack_s: how much of that may belong to what is around it.
     """
 
     fault: Planted
@@ -77,6 +77,7 @@ class Known:
     is_tellable: bool
     segment: str | None = None
     term_s: float | None = None
+    slack_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Trut
     is_held = any(_holds_much(PARTS[place.part], spoken) for place in case.chain.hops)
     known = tuple(
         _known(
+            case.chain,
             fault,
             _stretch(case.chain, fault, cuts, taps),
             cuts,
@@ -139,6 +141,7 @@ def _holds_much(part: Middle, spoken: Spoken) -> bool:
 
 
 def _known(
+    chain: Chain,
     fault: Planted,
     stretch: Stretch | None,
     cuts: tuple[Stretch, ...],
@@ -153,6 +156,8 @@ def _known(
     at_source = stretch is not None and stretch.upstream is None
     is_last = stretch is cuts[-1] and not cuts[-1].is_whole and not has_record
     label, term_s = _term(fault, spoken, stretch)
+    if chain.links is not None and fault.kind in READING:
+        label = term_s = None  # a window that opens again is noticed when the sender next asks
     blames = _blames(fault, stretch, at_source=at_source)
     if is_merged and stretch is not None and fault.kind in _MOVED:
         for kind in _MOVED:  # what is held together with the first text, or the last, is felt where that is
@@ -164,6 +169,7 @@ def _known(
         is_tellable=not is_last and (has_rhythm(spoken) or not at_source or fault.kind not in _RHYTHMIC),
         segment=label,
         term_s=term_s,
+        slack_s=_slack(chain, fault, spoken),
     )
 
 
@@ -252,6 +258,15 @@ def _excess(faults: Collection[Planted], felt: list[Wait], length: int) -> float
 
 def _explains(fault: Planted, wait: Wait, length: int) -> bool:
     return fault.kind is Kind.BUFFER or (fault.kind in _TIMED and wait.holds(fault, length))
+
+
+def _slack(chain: Chain, fault: Planted, spoken: Spoken) -> float:
+    """What else lies in the planted segment or takes part of it: a pause of the source within a hold that began by the
+    clock, and the ways of a question and its answer over the link before the hop, to connect and to ask."""
+    slack_s = longest_pause_s(spoken) if fault.kind in {Kind.BUFFER, *STOPPING} else 0.0
+    if chain.links is None or fault.hop == chain.names[0]:
+        return slack_s
+    return slack_s + 4 * chain.links.delays_s[chain.names.index(chain.before(fault.hop))]
 
 
 def _term(fault: Planted, spoken: Spoken, stretch: Stretch | None) -> tuple[str | None, float | None]:
