@@ -35,17 +35,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=bench.AT_ONCE, metavar="N", help="in one chain [%(default)s]")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what was wrong")
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything, for programs")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the matrix alone")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables alone")
     parser.add_argument("--install", action="store_true", help="the Debian packages of real proxies, where root may")
+    parser.add_argument("--heavy", action="store_true", help="LiteLLM and vllm-router stand in chains, too")
     options = parser.parse_args(argv)
     exit_on_signals()
     say = partial(print, flush=True)
-    found = programs(may_install=options.install)
+    found = programs(may_install=options.install, heavy=options.heavy)
     for name, why in found.missing.items():
         say(f"no {name} in these chains: {why}")
     if (why_no_links := missing()) is not None:
         say(f"no links between hosts: {why_no_links}")
-    here = draw.Here(frozenset(found.parts), has_links=why_no_links is None)
+    here = draw.Here(frozenset(found.parts), has_links=why_no_links is None, has_heavy=options.heavy)
     numbers = options.case or range(options.cases)
     cases = [draw.case(options.seed, number, here, is_healthy=options.healthy) for number in numbers]
     results: list[Marked] = []
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report.as_json(results, rows, seed=options.seed, took_s=took_s), indent=1))
     if options.markdown is not None:
-        options.markdown.write_text(report.matrix(results) + "\n")
+        options.markdown.write_text(report.markdown(results, rows) + "\n")
     return 0 if report.is_passed(results, rows) else 1
 
 

@@ -34,10 +34,10 @@ from tests.lab.marks import Marked, mark
 from tests.lab.middles import PARTS, Rewrites
 from tests.lab.namespaces import CONTROL, Network
 from tests.lab.noise import Noise, waited_s
-from tests.lab.readers import read
+from tests.lab.readers import Reader, read
 from tests.lab.rows import Row, judged
-from tests.lab.shapes import Spoken, model_of
-from tests.lab.told import HEADER, LINKING, STOPPING, Kind, Planted, first_event
+from tests.lab.shapes import EVENTS, Shape, Spoken, model_of
+from tests.lab.told import HEADER, LINKING, STOPPING, Kind, Planted, Told, first_event
 from tests.lab.topology import ports_of, topology
 
 AT_ONCE: Final = 3
@@ -85,23 +85,7 @@ class Bench:
         spoken = case.told.calm()
         began_s, before_s = time.monotonic(), self._waited_s()
         with self._inside(CLIENT), self._going_wrong(case, spoken):
-            answer = read(
-                case.reader,
-                self.placed.gateway_url,
-                headers={
-                    "x-request-id": request_id,
-                    "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
-                    HEADER: case.told.header(),
-                },
-                body={
-                    "model": model_of(case.shape),
-                    "messages": [{"role": "user", "content": "Tell me a story."}],
-                    "stream": True,
-                    "stream_options": {"include_usage": True},
-                },
-                pause=_pause(case),
-                leave_at=_leaves_at(case),
-            )
+            answer = self._ask(case.told, request_id, case.reader, pause=_pause(case), leave_at=_leaves_at(case))
         waited = {name: now_s - before_s[name] for name, now_s in self._waited_s().items()}
         noise = Noise(self.canary.lag_s(began_s, time.monotonic()), waited)
         if answer.status != HTTPStatus.OK:
@@ -113,6 +97,33 @@ class Bench:
         marked = mark(case, verdict, answer, noise=noise)
         rows = tuple(self._again(case, request_id, answer, noise=noise))
         return Result(marked, request_id, json.loads(timeline), rows)
+
+    def warm_up(self) -> None:
+        """One answer that nobody judges: with its first question a program loads and connects, which is no fault."""
+        with self._inside(CLIENT):
+            self._ask(Told(Shape.AT_ONCE, EVENTS[Shape.AT_ONCE], 1, 0), str(uuid.uuid4()))
+
+    def _ask(
+        self,
+        told: Told,
+        request_id: str,
+        reader: Reader = Reader.OURS,
+        *,
+        pause: Pause | None = None,
+        leave_at: int | None = None,
+    ) -> Answer:
+        headers = {
+            "x-request-id": request_id,
+            "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
+            HEADER: told.header(),
+        }
+        body = {
+            "model": model_of(told.shape),
+            "messages": [{"role": "user", "content": "Tell me a story."}],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return read(reader, self.placed.gateway_url, headers=headers, body=body, pause=pause, leave_at=leave_at)
 
     def _again(self, case: Case, request_id: str, answer: Answer, *, noise: Noise) -> Iterator[tuple[Row, Marked]]:
         """The same hops judged with more and with less of them, one case at a time: each learns from those before."""
@@ -188,6 +199,7 @@ def _run_block(
         processes = standing.enter_context(Processes(folder, is_ready=asks))
         placed = _start(chain, folder, processes, paths, network)
         bench = Bench(chain, placed, processes, canary, data_of(folder), network)
+        bench.warm_up()
         alone = [case for case in cases if case.is_alone]
         with ThreadPoolExecutor(at_once) as pool:
             yield from pool.map(bench.conduct, [case for case in cases if case not in alone])

@@ -54,10 +54,14 @@ _WORDS: Final = (1, 1, 1, 6, 60)
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What this machine can do. parts: what can stand in the middle; apps of ours take the place of what cannot."""
+    """What this machine can do. parts: what can stand in the middle; apps of ours take the place of what cannot.
+
+    has_heavy: those of hundreds of megabytes are drawn, too.
+    """
 
     parts: frozenset[Part]
     has_links: bool = False
+    has_heavy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ def chain(seed: int, block: int, here: Here) -> Chain:
     """The chain of a block of cases."""
     draw = random.Random(f"{seed} chain {block}")
     names = NAMES[draw.choice(_HOPS)]
-    others = sorted(part for part, middle in MIDDLES.items() if part is not Part.APP and not middle.is_heavy)
+    others = sorted(part for part in MIDDLES if part is not Part.APP and (here.has_heavy or not MIDDLES[part].is_heavy))
     middles = [draw.choice(others) if draw.random() < 0.4 else Part.APP for _ in names[1:]]
     holding = [index for index, part in enumerate(middles) if MIDDLES[part].holds]
     middles = [

@@ -27,8 +27,7 @@ def line(marked: Marked) -> str:
 def report(results: Sequence[Marked], rows: Sequence[Judged], *, seed: int) -> str:
     """Everything, for people. rows: the same cases judged with more evidence and with less."""
     parts = [
-        matrix(results),
-        table((row, marked.mark) for row, marked in rows) if rows else "",
+        markdown(results, rows),
         _marks(results),
         _shares(results),
         _exactness(results),
@@ -61,8 +60,14 @@ def is_passed(results: Iterable[Marked], rows: Iterable[Judged]) -> bool:
     return not any(marked.is_confidently_wrong for marked in (*results, *(marked for _, marked in rows)))
 
 
+def markdown(results: Sequence[Marked], rows: Sequence[Judged]) -> str:
+    """The tables: what was planted by what was named, and how the same cases are marked by their evidence."""
+    tables = [matrix(results), table((row, marked.mark) for row, marked in rows) if rows else ""]
+    return "\n\n".join(each for each in tables if each)
+
+
 def matrix(results: Sequence[Marked]) -> str:
-    """A table in Markdown: what was planted, by what was named; `@` where the hop is another one."""
+    """What was planted, by what was named; `@` where the hop is another one."""
     counts = Counter((_planted(marked), _column(marked)) for marked in results)
     rows, columns = sorted({row for row, _ in counts}), sorted({column for _, column in counts})
     lines = ["| planted | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
