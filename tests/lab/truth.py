@@ -6,8 +6,9 @@ what was added, the chain says which taps could see it, and the reader says what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from otel.demo.answer import Answer
@@ -16,7 +17,7 @@ from otel.hop import EGRESS
 from tests.lab.chain import Chain, Stretch, stretches
 from tests.lab.draw import Case
 from tests.lab.felt import Wait, has_rhythm, waits
-from tests.lab.middles import PARTS, Middle
+from tests.lab.middles import PARTS
 from tests.lab.shapes import Spoken, longest_pause_s
 from tests.lab.told import LINKING, READING, STOPPING, Kind, Planted, first_event, planted
 
@@ -99,109 +100,107 @@ class Truth:
         return self.holders.union(*(known.blames for known in self.faults))
 
 
-def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Truth:
-    """What is true of the case, seen by these taps of its chain; None is all of them.
-
-    `client` among them is the reader's own record.
-    """
-    taps = case.chain.taps if taps is None else taps
-    spoken = case.told.calm()
-    felt = waits(seen, spoken)
-    cuts = stretches(case.chain.names, taps)
-    holding = [place.name for place in case.chain.hops if PARTS[place.part].holds is not None]
-    is_held = any(_holds_much(PARTS[place.part], spoken) for place in case.chain.hops)
-    known = tuple(
-        _known(
-            case.chain,
-            fault,
-            _stretch(case.chain, fault, cuts, taps),
-            cuts,
-            seen=seen,
-            felt=felt,
-            spoken=spoken,
-            has_record=CLIENT in taps,
-            is_merged=bool(holding),
-        )
-        for fault in case.faults
-    )
-    return Truth(
-        faults=known if not is_held else tuple(replace(each, segment=None, term_s=None) for each in known),
-        holders=frozenset(b for name in holding for b in _blames_of(_of_app(cuts, name), _RELEASES)),
-        late_s=max((wait.added_s for wait in felt), default=0.0),
-        excess_s=None if is_held else _excess(case.faults, felt, spoken.length),
-        is_held=is_held,
-    )
-
-
-def _holds_much(part: Middle, spoken: Spoken) -> bool:
-    """Whether a hop holds what nobody would call a moment."""
-    if part.holds is None:
-        return False
-    return part.holds.texts is None or part.holds.texts * longest_pause_s(spoken) > MOMENT_S
-
-
-def _known(
-    chain: Chain,
-    fault: Planted,
-    stretch: Stretch | None,
-    cuts: tuple[Stretch, ...],
-    *,
-    seen: Answer,
-    felt: list[Wait],
-    spoken: Spoken,
-    has_record: bool,
-    is_merged: bool,
-) -> Known:
-    """is_merged: a hop keeps texts until others come, or the end."""
-    at_source = stretch is not None and stretch.upstream is None
-    is_last = stretch is cuts[-1] and not cuts[-1].is_whole and not has_record
-    label, term_s = _term(fault, spoken, stretch)
-    if chain.links is not None and fault.kind in READING:
-        label = term_s = None  # a window that opens again is noticed when the sender next asks
-    blames = _blames(fault, stretch, at_source=at_source)
-    if is_merged and stretch is not None and fault.kind in _MOVED:
-        for kind in _MOVED:  # what is held together with the first text, or the last, is felt where that is
-            blames |= _blames(replace(fault, kind=kind), stretch, at_source=at_source)
-    return Known(
-        fault,
-        frozenset(blames),
-        is_shown=_is_shown(fault, seen, felt, spoken, at_source=at_source, is_merged=is_merged),
-        is_tellable=not is_last and (has_rhythm(spoken) or not at_source or fault.kind not in _RHYTHMIC),
-        segment=label,
-        term_s=term_s,
-        slack_s=_slack(chain, fault, spoken),
-    )
-
-
 _MOVED: Final = frozenset({Kind.STALL, Kind.FREEZE, Kind.SLOW_FIRST, Kind.END_HOLD})
 """One hold each, which a hop that keeps texts together makes one before the first of them, or before the end."""
 _RHYTHMIC: Final = frozenset({Kind.STALL, Kind.BUFFER, Kind.FREEZE, Kind.END_HOLD})
 """What at the source is told from its rhythm alone."""
 
 
+def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Truth:
+    """What is true of the case, seen by these taps of its chain; None is all of them.
+
+    `client` among them is the reader's own record.
+    """
+    scene = _Scene(case, seen, frozenset(case.chain.taps if taps is None else taps))
+    known = tuple(_known(scene, fault) for fault in case.faults)
+    return Truth(
+        faults=known if not scene.is_held else tuple(replace(each, segment=None, term_s=None) for each in known),
+        holders=frozenset(b for name in scene.holding for b in _blames_of(scene.around_app(name), _RELEASES)),
+        late_s=max((wait.added_s for wait in scene.felt), default=0.0),
+        excess_s=None if scene.is_held else _excess(scene),
+        is_held=scene.is_held,
+    )
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """One case as these taps saw it, and what follows from that."""
+
+    case: Case
+    seen: Answer
+    taps: frozenset[str]
+
+    @property
+    def chain(self) -> Chain:
+        return self.case.chain
+
+    @cached_property
+    def spoken(self) -> Spoken:
+        return self.case.told.calm()
+
+    @cached_property
+    def felt(self) -> list[Wait]:
+        return waits(self.seen, self.spoken)
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        return stretches(self.chain.names, self.taps)
+
+    @cached_property
+    def holding(self) -> list[str]:
+        """Hops that keep texts until others come, or the end."""
+        return [place.name for place in self.chain.hops if PARTS[place.part].holds is not None]
+
+    @cached_property
+    def is_held(self) -> bool:
+        """Whether one of them holds what nobody would call a moment."""
+        holds = [PARTS[self.chain.place(name).part].holds for name in self.holding]
+        pause_s = longest_pause_s(self.spoken)
+        return any(hold is not None and (hold.texts is None or hold.texts * pause_s > MOMENT_S) for hold in holds)
+
+    def around_app(self, name: str) -> Stretch:
+        return next(each for each in self.stretches if name in each.apps)
+
+    def around_link(self, to: str) -> Stretch:
+        return next(each for each in self.stretches if to in each.links)
+
+
+def _known(scene: _Scene, fault: Planted) -> Known:
+    stretch = _stretch(scene, fault)
+    at_source = stretch is not None and stretch.upstream is None
+    is_beyond = stretch is scene.stretches[-1] and not stretch.is_whole and CLIENT not in scene.taps
+    is_rhythmic = at_source and fault.kind in _RHYTHMIC
+    label, term_s = _term(scene, fault, stretch)
+    blames = _blames(fault, stretch, at_source=at_source)
+    if scene.holding and stretch is not None and fault.kind in _MOVED:
+        for kind in _MOVED:
+            blames |= _blames(replace(fault, kind=kind), stretch, at_source=at_source)
+    return Known(
+        fault,
+        frozenset(blames),
+        is_shown=_is_shown(scene, fault, at_source=at_source),
+        is_tellable=not is_beyond and (has_rhythm(scene.spoken) or not is_rhythmic),
+        segment=label,
+        term_s=term_s,
+        slack_s=_slack(scene, fault),
+    )
+
+
 # ---------------------------------------------------------------------------------- where it lies
 
 
-def _stretch(chain: Chain, fault: Planted, cuts: tuple[Stretch, ...], taps: Collection[str]) -> Stretch | None:
+def _stretch(scene: _Scene, fault: Planted) -> Stretch | None:
     """The stretch between two taps in which it happened; None where a sidecar itself did it and can say so."""
     if fault.kind in READING:
-        return cuts[-1]
+        return scene.stretches[-1]
     if fault.kind in LINKING:
-        return _of_link(cuts, fault.hop)
+        return scene.around_link(fault.hop)
     if fault.kind is not Kind.SELF:
-        return _of_app(cuts, fault.hop)
-    if fault.hop in taps or fault.hop + EGRESS in taps:
+        return scene.around_app(fault.hop)
+    if fault.hop in scene.taps or fault.hop + EGRESS in scene.taps:
         return None
-    beyond = (*chain.names, CLIENT)[chain.names.index(fault.hop) + 1]
-    return _of_link(cuts, beyond)
-
-
-def _of_app(cuts: Iterable[Stretch], name: str) -> Stretch:
-    return next(each for each in cuts if name in each.apps)
-
-
-def _of_link(cuts: Iterable[Stretch], to: str) -> Stretch:
-    return next(each for each in cuts if to in each.links)
+    names = scene.chain.names
+    return scene.around_link((*names, CLIENT)[names.index(fault.hop) + 1])
 
 
 def _blames(fault: Planted, stretch: Stretch | None, *, at_source: bool) -> set[Blame]:
@@ -222,12 +221,11 @@ def _blames_of(stretch: Stretch, causes: Collection[str]) -> set[Blame]:
 # ------------------------------------------------------------------------ what the reader's stamps show
 
 
-def _is_shown(
-    fault: Planted, seen: Answer, felt: list[Wait], spoken: Spoken, *, at_source: bool, is_merged: bool
-) -> bool:
+def _is_shown(scene: _Scene, fault: Planted, *, at_source: bool) -> bool:
     """Whether the reader's stamps show the fault. A hop that no tap tells from the source has the source's rhythm."""
-    is_placed = fault.kind in _TIMED and not (is_merged and fault.kind is Kind.END_HOLD)
-    where = [wait for wait in felt if not is_placed or wait.holds(fault, spoken.length)]
+    seen, spoken = scene.seen, scene.spoken
+    is_placed = fault.kind in _TIMED and not (scene.holding and fault.kind is Kind.END_HOLD)
+    where = [wait for wait in scene.felt if not is_placed or wait.holds(fault, spoken.length)]
     match fault.kind:
         case Kind.CUT:
             return not (seen.is_whole and seen.is_done)
@@ -246,12 +244,13 @@ def _is_shown(
             return max((wait.added_s for wait in where), default=0.0) > FELT_S
 
 
-def _excess(faults: Collection[Planted], felt: list[Wait], length: int) -> float | None:
+def _excess(scene: _Scene) -> float | None:
     """The longest that nobody planted: the machine had other work."""
-    if any(fault.kind not in {*_TIMED, Kind.BUFFER, Kind.FREEZE, Kind.SELF, Kind.CUT, Kind.LEAVE} for fault in faults):
+    faults, length = scene.case.faults, scene.spoken.length
+    if any(fault.kind not in {*_TIMED, *STOPPING, Kind.BUFFER, Kind.CUT, Kind.LEAVE} for fault in faults):
         return None
-    left = [wait.added_s - sum(f.seconds for f in faults if _explains(f, wait, length)) for wait in felt]
-    if any(fault.kind in STOPPING for fault in faults) and left:
+    left = [wait.added_s - sum(f.seconds for f in faults if _explains(f, wait, length)) for wait in scene.felt]
+    if scene.case.kinds & STOPPING and left:
         left[left.index(max(left))] -= max(fault.seconds for fault in faults)  # wherever it was, it was felt once
     return max(left, default=0.0)
 
@@ -260,17 +259,19 @@ def _explains(fault: Planted, wait: Wait, length: int) -> bool:
     return fault.kind is Kind.BUFFER or (fault.kind in _TIMED and wait.holds(fault, length))
 
 
-def _slack(chain: Chain, fault: Planted, spoken: Spoken) -> float:
+def _slack(scene: _Scene, fault: Planted) -> float:
     """What else lies in the planted segment or takes part of it: a pause of the source within a hold that began by the
     clock, and the ways of a question and its answer over the link before the hop, to connect and to ask."""
-    slack_s = longest_pause_s(spoken) if fault.kind in {Kind.BUFFER, *STOPPING} else 0.0
+    chain = scene.chain
+    slack_s = longest_pause_s(scene.spoken) if fault.kind in {Kind.BUFFER, *STOPPING} else 0.0
     if chain.links is None or fault.hop == chain.names[0]:
         return slack_s
     return slack_s + 4 * chain.links.delays_s[chain.names.index(chain.before(fault.hop))]
 
 
-def _term(fault: Planted, spoken: Spoken, stretch: Stretch | None) -> tuple[str | None, float | None]:
+def _term(scene: _Scene, fault: Planted, stretch: Stretch | None) -> tuple[str | None, float | None]:
     """The label of the planted segment, and what it adds in seconds."""
+    spoken = scene.spoken
     if stretch is None:
         return f"self:{fault.hop}", fault.seconds
     if not stretch.is_whole or fault.kind is Kind.SELF:
@@ -282,6 +283,8 @@ def _term(fault: Planted, spoken: Spoken, stretch: Stretch | None) -> tuple[str 
             return stretch.label, due[index].at_s - due[index - 1].at_s
         case Kind.SLOW_FIRST if spoken.script.events[spoken.texts[0]].at_s > FELT_S:
             return None, None  # thoughts go before the text, and take up part of it
+        case Kind.SLOW_READ if scene.chain.links is not None:
+            return None, None  # a window that opens again is noticed when the sender next asks
         case Kind.STALL | Kind.SLOW_FIRST | Kind.END_HOLD | Kind.BUFFER | Kind.FREEZE | Kind.SLOW_READ:
             return stretch.label, fault.seconds
         case _:
