@@ -14,7 +14,7 @@ from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
 from otel.demo.faults import CLIENT
 from otel.demo.topology import sidecar_of
 from tests.lab.draw import Case
-from tests.lab.noise import Noise
+from tests.lab.noise import EXPLAINS, Noise
 from tests.lab.readers import Reader
 from tests.lab.told import LINKING, Kind
 from tests.lab.truth import FELT_S, QUIET_S, Known, Truth, truth
@@ -129,14 +129,14 @@ def _told(verdict: Mapping[str, Any]) -> Said:
 def _is_noise(case: Case, known: Truth, verdict: Mapping[str, Any], noise: Noise) -> bool:
     """Whether the named wait is one that the machine made: by the reader's stamps, or where those cannot tell, by the
     time that the processes it lies between waited for a core."""
+    named_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
     if known.excess_s is not None:
-        return known.excess_s > QUIET_S
+        return known.excess_s > max(QUIET_S, EXPLAINS * named_s) and named_s > 0
     hop = verdict["first_hop"]
     if hop not in (*case.chain.names, CLIENT):
         return False
-    terms = [part["seconds"] for part in verdict["contributions"]]
     before = [sidecar_of(case.chain.before(hop))] if hop != case.chain.names[0] else []
-    return noise.explains(max(terms, default=0.0), hop, sidecar_of(hop), *before)
+    return noise.explains(named_s, hop, sidecar_of(hop), *before)
 
 
 def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, is_noise: bool) -> Mark:

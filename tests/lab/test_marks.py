@@ -111,17 +111,24 @@ def test_what_a_hop_that_merges_does_wrong_is_told_by_its_hold() -> None:
 # ------------------------------------------------------------------------------- the machine's own noise
 
 
+def held_up(seconds: float) -> list[dict[str, Any]]:
+    return [{"segment": "source", "seconds": 0.1}, {"segment": "model-worker>inference-proxy", "seconds": seconds}]
+
+
 def test_who_is_named_for_nothing_is_accused_unless_the_reader_waited_all_the_same() -> None:
-    none, said = case(), verdict("app_stall", GATEWAY)
+    none, said = case(), verdict("app_stall", GATEWAY, contributions=held_up(0.9))
     assert mark(none, said, seen(none)).mark is Mark.ACCUSED
     assert mark(none, said, seen(none), noise=Noise(9.0, {GATEWAY: 9.0})).mark is Mark.ACCUSED
     assert mark(none, said, seen(none, held_s=1.0)).mark is Mark.DISTURBED
+    assert mark(none, said, seen(none, held_s=0.5)).mark is Mark.ACCUSED
+    assert mark(none, verdict("truncated", GATEWAY), seen(none, held_s=1.0)).mark is Mark.ACCUSED
     assert mark(none, verdict(), seen(none)).mark is Mark.HEALTHY
 
 
 def test_noise_excuses_no_verdict_that_does_not_tell_the_planted_fault() -> None:
     reader = seen(STALL, held_s=3.0)
-    assert mark(STALL, verdict("app_stall", PROXY, ("app_stall", GATEWAY)), reader).mark is Mark.DISTURBED
+    both = verdict("app_stall", PROXY, ("app_stall", GATEWAY), contributions=held_up(0.9))
+    assert mark(STALL, both, reader).mark is Mark.DISTURBED
     assert mark(STALL, verdict("app_stall", PROXY), reader).mark is Mark.WRONG_HOP
     assert mark(STALL, verdict(), reader).mark is Mark.MISSED
 
@@ -129,8 +136,7 @@ def test_noise_excuses_no_verdict_that_does_not_tell_the_planted_fault() -> None
 def test_where_the_readers_stamps_cannot_tell_the_time_does_that_a_process_waited_for_a_core() -> None:
     of = case(fault(Kind.SLOW_READ, "client"))
     reader = seen(of, held_off_s=2.0)
-    terms = [{"segment": "source", "seconds": 0.1}, {"segment": "model-worker>inference-proxy", "seconds": 0.5}]
-    said = verdict("app_stall", PROXY, ("slow_reader", "client"), contributions=terms)
+    said = verdict("app_stall", PROXY, ("slow_reader", "client"), contributions=held_up(0.5))
     for name, waited_s, expected in (
         (PROXY, 0.45, Mark.DISTURBED),
         (PROXY, 0.3, Mark.SECOND),
