@@ -84,6 +84,8 @@ def wait_for_verdict(
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until_s:
         status, body = get(f"{collector_url}/v1/requests/{request_id}/verdict", timeout_s=within_s)
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise NoVerdictError(f"the collector answered {status} for {request_id}: {body.decode(errors='replace')}")
         if status == HTTPStatus.OK:
             verdict = json.loads(body)
             if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(hops):
