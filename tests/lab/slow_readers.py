@@ -11,6 +11,7 @@ is told too late, or a healthy one at all.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -19,7 +20,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -31,6 +33,7 @@ from typing import Any, Final
 from otel.demo.conduct import wait_for_verdict
 from otel.demo.faults import CLIENT, WORKER
 from otel.demo.processes import exit_on_signals
+from otel.store.sqlite import SqliteStore
 from otel.view.openapi import LIVE_PATH
 from tests.lab.linked import QUERY, Linked, connected, running, watched
 from tests.lab.links import Line
@@ -164,8 +167,10 @@ def _is_by(times_s: Iterable[float], due: float) -> bool:
     return min(times_s, default=due + 1) <= due
 
 
-def run(trials: Sequence[Trial], *, seed: int, say: Callable[[str], None]) -> Iterator[tuple[Trial, Reading, Told]]:
-    """All of them, way by way. Raises `Missing` where there are no such networks."""
+def run(
+    trials: Sequence[Trial], *, seed: int, say: Callable[[str], None], out: Path | None = None
+) -> Iterator[tuple[Trial, Reading, Told]]:
+    """All of them, way by way. out: where to keep the evidence. Raises `Missing` where there are no such networks."""
     for way, group in groupby(sorted(trials, key=lambda trial: trial.way), key=lambda trial: trial.way):
         say(f"-- {way}")
         lines = {(WORKER, CLIENT): LINES[way]}
@@ -175,10 +180,12 @@ def run(trials: Sequence[Trial], *, seed: int, say: Callable[[str], None]) -> It
             running(network, Path(folder)) as linked,
             ThreadPoolExecutor(AT_ONCE) as pool,
         ):
-            yield from _run(linked, list(group), pool)
+            yield from _run(linked, list(group), pool, out)
 
 
-def _run(linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor) -> Iterator[tuple[Trial, Reading, Told]]:
+def _run(
+    linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor, out: Path | None
+) -> Iterator[tuple[Trial, Reading, Told]]:
     told: dict[str, Told] = {}
     readings: dict[str, Reading] = {}
     ids = {trial: uuid.uuid4().hex for trial in trials}
@@ -202,7 +209,22 @@ def _run(linked: Linked, trials: Sequence[Trial], pool: ThreadPoolExecutor) -> I
         with linked.network.inside(CONTROL):
             verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", ids[each], hops=linked.hops)
         of_it.verdict = verdict["cause"]
+        if out is not None:
+            _keep(out, linked, each, reading, verdict)
         yield each, reading, of_it
+
+
+def _keep(out: Path, linked: Linked, trial: Trial, reading: Reading, verdict: Mapping[str, Any]) -> None:
+    """Everything that the verdict on one reader rests on, and what it knew of itself."""
+    with closing(SqliteStore(linked.folder / "data")) as store:
+        hops = [
+            {"hop": hop.place.tap, "anchor_ns": hop.anchor.monotonic_ns, "timeline": asdict(hop.timeline)}
+            for hop in store.hops_of(verdict["request_id"])
+        ]
+    kept = {"trial": str(trial), "verdict": verdict, "reader": asdict(reading), "hops": hops}
+    kind = "healthy" if trial.stop is None else "stopped"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{kind}-{trial.number}.json").write_text(json.dumps(kept))
 
 
 def _read(linked: Linked, ids: Mapping[Trial, str], trial: Trial) -> Reading:
@@ -270,6 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn [1]")
     parser.add_argument("--stopped", type=int, default=20, metavar="N", help="readers that stop [20]")
     parser.add_argument("--healthy", type=int, default=20, metavar="N", help="readers that do not [20]")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdicts, stamps and looks of all")
     options = parser.parse_args(argv)
     exit_on_signals()
     say = partial(print, flush=True)
@@ -278,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = []
     say("number, mark; seconds after the stop: half, shut, blocked, listed, logged, collected; verdict")
     try:
-        for result in run(trials, seed=options.seed, say=say):
+        for result in run(trials, seed=options.seed, say=say, out=options.out):
             results.append(result)
             say(line(*result))
     except Missing as why:
