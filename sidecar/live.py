@@ -243,6 +243,7 @@ class Live:
                 lost_segments=info.lost_segments,
                 congestion_state=info.congestion_state,
                 backoff=info.backoff,
+                round_trip_ns=(info.round_trip_us or 0) * 1_000,
                 is_blocked=self.recorder.blocked_since_ns is not None,
             )
         )

@@ -21,6 +21,8 @@ LATE_NS: Final = 1_500_000_000
 again over a far path, also where that is lost once more."""
 CALM_NS: Final = 1_000_000_000
 """Who takes again must do so for this long before that is told: one that reads in fits and starts is told of once."""
+STANDING_NS: Final = 250_000_000
+"""Nothing acknowledged for a round trip and so long is standing still; on a far path every other look finds nothing."""
 LOSS_STATE: Final = 3
 """tcp_info: 3 is recovery, 4 loss."""
 LOST_SHARE: Final = 0.2
@@ -53,7 +55,10 @@ class Holdup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The connection to the reader at one moment. acked_bytes: only differences matter. is_blocked: our write waits."""
+    """The connection to the reader at one moment. acked_bytes: only differences matter. is_blocked: our write waits.
+
+    round_trip_ns: the shortest of late, 0 where it is not known.
+    """
 
     at_ns: int
     acked_bytes: int
@@ -63,6 +68,7 @@ class Look:
     lost_segments: int = 0
     congestion_state: int = 0
     backoff: int = 0
+    round_trip_ns: int = 0
     is_blocked: bool = False
 
     @property
@@ -173,9 +179,16 @@ class Taking:
             return None
         return Holdup(cause, Sign.BLOCKED if look.is_blocked else Sign.UNACKNOWLEDGED, since_ns)
 
+    def _is_standing(self, look: Look) -> bool:
+        """Whether what was written stays for longer than the way takes, and for the cause that was told."""
+        if self._standing_since_ns is None or self.holdup is None:
+            return False
+        is_long = look.at_ns - self._standing_since_ns > look.round_trip_ns + STANDING_NS
+        return is_long and self.cause() is self.holdup.cause
+
     def _watch_calm(self, look: Look) -> None:
-        """The holdup is over when the window is open and what was written is acknowledged, for a while."""
-        if self._small_looks or self._standing_since_ns is not None:
+        """The holdup is over when for a while the window has been open and nothing stood for the same cause."""
+        if self._small_looks or self._is_standing(look):
             self._calm_since_ns = None
             return
         if self._calm_since_ns is None:

@@ -167,3 +167,33 @@ def test_when_it_happens_changes_nothing(rate, later_ns):
     shifted = told([replace(each, at_ns=each.at_ns + later_ns) for each in looks])
     moved = [each and replace(each, since_ns=each.since_ns + later_ns) for each in told(looks)]
     assert shifted == moved
+
+
+def far(start, *, ticks=50, **fields):
+    """The looks at a reader 300 ms away that takes what the path carries: something is always on its way to it, and
+    most looks find nothing acknowledged since the last one."""
+    return [
+        look(tick, **{"acked_bytes": 10_000 + tick // 3, "in_flight_segments": 2, "round_trip_ns": 300 * MS} | fields)
+        for tick in range(start, start + ticks)
+    ]
+
+
+def test_a_far_reader_that_takes_again_is_no_longer_told_of_though_its_bytes_are_long_on_their_way():
+    stopped = [look(tick, window_bytes=PEAK_BYTES // 4) for tick in range(10, 20)]
+    found = told([look(0), *stopped, *far(20)])
+    assert found[10] is not None
+    assert set(found[11 + CALM_NS // TICK_NS + 1 :]) == {None}
+
+
+@pytest.mark.parametrize("loss", [{"congestion_state": 3}, {"lost_segments": 2}, {"backoff": 1}])
+def test_what_is_lost_when_the_reader_takes_again_does_not_keep_it_named(loss):
+    stopped = [look(tick, window_bytes=PEAK_BYTES // 4) for tick in range(10, 20)]
+    stuck = far(20, acked_bytes=9_000, **loss)
+    found = told([look(0), *stopped, *stuck])
+    assert {each.cause for each in found[11 + CALM_NS // TICK_NS + 1 :] if each is not None} == {Cause.NETWORK}
+
+
+def test_a_reader_that_takes_nothing_for_longer_than_the_way_is_still_told_of():
+    shut = far(20, acked_bytes=9_000, window_bytes=PEAK_BYTES // 4 * 3, unsent_bytes=5_000, in_flight_segments=0)
+    stopped = [look(tick, window_bytes=PEAK_BYTES // 4) for tick in range(10, 20)]
+    assert None not in told([look(0), *stopped, *shut])[10:]
