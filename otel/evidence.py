@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from otel.align import Lane, is_outstanding
+from otel.hop import KernelSample
 
 SAMPLE_NS: Final = 250_000_000
 """One sample speaks for at most this long: samples are taken every 100 ms while bytes are outstanding."""
@@ -29,6 +30,9 @@ SHRUNK_SHARE: Final = 0.3
 WINDOW_MOVED_SHARE: Final = 0.05
 """Over a whole stretch a window that nobody shuts is never small, and that of a slow reader with room for 16 KB was in
 37 % of the samples: what lies between tells neither."""
+WINDOW_FILLED_SHARE: Final = 0.5
+"""What passes in each round trip is never more than the reader's window: from half of that on it is the window that
+lets no more pass, since segments seldom fill it."""
 CANDIDATES: Final = 30
 """Any event of the awaited text may be the one that is stuck; of very many, this many are asked."""
 
@@ -38,6 +42,7 @@ class Whereabouts(Enum):
 
     PEER = "with the peer"
     NETWORK = "in the network"
+    WINDOW = "in the network, as many as the peer's window lets pass"
     UNKNOWN = "not sampled"
 
 
@@ -78,8 +83,7 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
             continue
         stuck_ns += weight
         windows.append((sample.window_bytes, peaks[i]))
-        is_backing_off = sample.backoff > 0 and sample.in_flight_segments > 0
-        if sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_backing_off:
+        if _is_lossy(sample):
             lost += weight
         elif sample.window_bytes <= peaks[i] / 4:
             shrunk += weight
@@ -127,9 +131,28 @@ def whereabouts_over(lane: Lane, first: int, last: int, *, is_delivered: bool) -
         return Whereabouts.PEER, company
     if company is None or not company.stuck_ns:
         return Whereabouts.UNKNOWN, None
-    if company.lost_share <= LOST_SHARE and WINDOW_MOVED_SHARE <= company.shrunk_share < SHRUNK_SHARE:
-        return Whereabouts.UNKNOWN, company
+    if company.lost_share <= LOST_SHARE and company.shrunk_share < SHRUNK_SHARE:
+        if _fills_the_window(lane, first, last):
+            return Whereabouts.WINDOW, company
+        if company.shrunk_share >= WINDOW_MOVED_SHARE:
+            return Whereabouts.UNKNOWN, company
     return _company(company), company
+
+
+def _is_lossy(sample: KernelSample) -> bool:
+    """Whether something is being sent again. Backing off with nothing in flight is asking a shut window."""
+    is_resending = sample.backoff > 0 and sample.in_flight_segments > 0
+    return sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_resending
+
+
+def _fills_the_window(lane: Lane, first: int, last: int) -> bool:
+    """Whether from one event to another about as much passed in each round trip as the reader has room for."""
+    hop, took_ns = lane.hop, lane.taken[last] - lane.taken[first]
+    travel_ns, peak_bytes = hop.timeline.round_trip_ns, hop.timeline.window_peak_bytes
+    if not travel_ns or not peak_bytes or took_ns <= 0:
+        return False
+    passed_bytes = hop.traffic.bytes_out * (lane.seq[last] - lane.seq[first]) / max(1, hop.traffic.event_count)
+    return passed_bytes * travel_ns >= WINDOW_FILLED_SHARE * peak_bytes * took_ns
 
 
 def _is_loss_felt(lane: Lane, found: Stuck, term_ns: int) -> bool:

@@ -167,7 +167,7 @@ def _cause_of_pace(lineup: Lineup, behind: pace.Behind) -> tuple[Cause, Stuck | 
     n = _lane_before(lineup, segment)
     stretch = behind.wait.windows[n]
     where, kernel = whereabouts_over(lineup.lanes[n], stretch.first, stretch.last, is_delivered=behind.is_delivered)
-    if where is Whereabouts.NETWORK:
+    if where in {Whereabouts.NETWORK, Whereabouts.WINDOW}:
         return Cause.NETWORK, kernel, where
     return Cause.SLOW_READER if segment.kind is Kind.READER else Cause.THROTTLING, kernel, where
 
@@ -330,7 +330,12 @@ def _short_holds(
 
 
 def _is_part_of(finding: Finding, stretch: Finding) -> bool:
-    """Whether a wait of a segment is one of many in a stretch in which it fell behind: no wait in it explains half."""
+    """Whether a wait of a segment is one of many in a stretch in which it fell behind: no wait in it explains half.
+
+    That a window is too small for the way does not explain what else the peer did.
+    """
+    if stretch.where is Whereabouts.WINDOW and finding.cause is not stretch.cause:
+        return False
     wait, behind = finding.decomposition, stretch.decomposition
     if wait is None or behind is None or wait.wait is not Wait.GAP or behind.wait is not Wait.PACE:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,17 @@ class TestOverAStretch:
         mixed = series(acked=6)[:9] + series(acked=6, window=0)[9:]
         assert self.over(*mixed) is Whereabouts.UNKNOWN
 
+    @pytest.mark.parametrize(("peak", "where"), [(300, Whereabouts.WINDOW), (500, Whereabouts.NETWORK)])
+    def test_a_window_that_lets_no_more_pass_in_a_round_trip_is_neither_the_network_nor_a_slow_peer(self, peak, where):
+        """One event of 200 bytes in each second, which is the round trip."""
+        found = far(*series(acked=6, window=peak), round_trip_ms=1_000, peak=peak)
+        assert whereabouts_over(found, 5, 6, is_delivered=False)[0] is where
+
+    def test_a_full_window_is_not_to_blame_where_something_is_lost_or_the_peer_does_not_read(self):
+        for fields, where in (({"lost": 1}, Whereabouts.NETWORK), ({"window": 0}, Whereabouts.PEER)):
+            found = far(OPEN, *series(**{"acked": 6, "window": 300} | fields), round_trip_ms=1_000, peak=300)
+            assert whereabouts_over(found, 5, 6, is_delivered=False)[0] is where
+
     def test_without_samples_nothing_is_known(self):
         assert self.over() is Whereabouts.UNKNOWN
         assert self.over(*series(flying=0)) is Whereabouts.UNKNOWN
@@ -88,8 +100,8 @@ def test_loss_is_the_network_whatever_the_window_says():
     assert whereabouts(lane(*series(window=0, lost=1, state=4)), [5], S)[0] is Whereabouts.NETWORK
 
 
-def far(*samples: KernelSample, round_trip_ms: int):
-    found = lane(*samples)
+def far(*samples: KernelSample, round_trip_ms: int, peak: int = PEAK):
+    found = lane(*samples, peak=peak)
     timeline = replace(found.hop.timeline, round_trip_ns=round_trip_ms * MS)
     return lane_of(replace(found.hop, timeline=timeline), CONTENT)
 

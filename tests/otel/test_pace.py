@@ -67,6 +67,18 @@ class TestWhoIsNamed:
         verdict = judge(join([*inner, replace(last, timeline=replace(last.timeline, samples=lossy))]))
         assert (verdict.cause, verdict.findings[0].where.value) == (Cause.NETWORK, "in the network")
 
+    @SLOW
+    def test_a_reader_with_too_little_room_for_its_way_is_not_told_from_the_way(self, every):
+        *inner, last = run(Chain(narrow=(GATEWAY, every)))
+        samples = tuple(replace(s, window_bytes=400) for s in last.timeline.samples)
+        far = replace(last.timeline, samples=samples, window_peak_bytes=400, round_trip_ns=2 * every)  # 200 bytes each
+        verdict = judge(join([*inner, replace(last, timeline=far)]))
+        assert (verdict.status, verdict.cause) == (Status.INCONCLUSIVE, Cause.NONE)
+        assert (
+            "whether client has too little room or the way to it is too long: its window of 400 bytes"
+            in (verdict.missing[0])
+        )
+
     def test_a_hop_whose_kernel_is_never_asked_is_named_with_less_confidence(self):
         hops = [
             replace(h, timeline=replace(h.timeline, window_peak_bytes=None))

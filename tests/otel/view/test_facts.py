@@ -75,6 +75,10 @@ def test_what_the_table_of_hops_has_is_not_said_twice():
         (("alignment", "guess"), "events matched by guess"),
         (("bytes_were", "with the peer"), "the awaited bytes had reached gateway's machine"),
         (("bytes_were", "in the network"), "the awaited bytes were still on their way to gateway's machine"),
+        (
+            ("bytes_were", "in the network, as many as the peer's window lets pass"),
+            "as many bytes were on their way as gateway's machine has room for",
+        ),
         (("bytes_were", "not sampled"), "the awaited bytes: not known where they were"),
         (("timer_s", 60.0), "it lasts 60.0 s"),
         (("silence_s", 60.012), "60.0 s without a byte"),
