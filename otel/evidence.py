@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import accumulate
 from typing import Final
 
 from otel.align import Lane, is_outstanding
-from otel.hop import KernelSample
+from otel.hop import Hop, KernelSample
 
 SAMPLE_NS: Final = 250_000_000
 """One sample speaks for at most this long: samples are taken every 100 ms while bytes are outstanding."""
@@ -33,6 +33,9 @@ WINDOW_MOVED_SHARE: Final = 0.05
 WINDOW_FILLED_SHARE: Final = 0.5
 """What passes in each round trip is never more than the reader's window: from half of that on it is the window that
 lets no more pass, since segments seldom fill it."""
+UNREAD_NS: Final = 250_000_000
+UNREAD_LOOKS: Final = 2
+"""A window may be at half of its peak for a moment: this long, in so many looks, it is while nobody reads."""
 CANDIDATES: Final = 30
 """Any event of the awaited text may be the one that is stuck; of very many, this many are asked."""
 
@@ -59,6 +62,43 @@ class Stuck:
     shrunk_share: float
     window_bytes: int
     window_peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """For how long a reader's window stood at half of its own peak or less, with nothing lost: it left unread what its
+    kernel had. Sent and acknowledged was all the same, so nobody need have waited.
+
+    since_ns: of the longest such time, since the tap's own anchor. window_bytes: the smallest then,
+    window_peak_bytes: the largest until then.
+    """
+
+    since_ns: int
+    lasted_ns: int
+    window_bytes: int
+    window_peak_bytes: int
+
+
+def unread(hop: Hop) -> Unread | None:
+    """The longest time for which the samples show that the peer of this tap did not read; None where none do."""
+    found: list[Unread] = []
+    begun: Unread | None = None
+    looks = peak = 0
+    for before, sample in zip((None, *hop.timeline.samples), hop.timeline.samples, strict=False):
+        peak = max(peak, sample.window_bytes)
+        if 2 * sample.window_bytes > peak or _is_lossy(sample):
+            begun, looks = None, 0
+            continue
+        looks += 1
+        if begun is None or before is None:
+            begun = Unread(sample.offset_ns, 0, sample.window_bytes, peak)
+        else:
+            passed_ns = min(sample.offset_ns - before.offset_ns, SAMPLE_NS)
+            smallest = min(begun.window_bytes, sample.window_bytes)
+            begun = replace(begun, lasted_ns=begun.lasted_ns + passed_ns, window_bytes=smallest)
+        if looks >= UNREAD_LOOKS and begun.lasted_ns >= UNREAD_NS:
+            found.append(begun)
+    return max(found, key=lambda each: each.lasted_ns, default=None)
 
 
 def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:

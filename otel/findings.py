@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from otel.decompose import Decomposition, Kind, Segment
-from otel.evidence import Stuck, Whereabouts
+from otel.evidence import Stuck, Unread, Whereabouts
 from otel.hop import CLIENT, EGRESS
 from otel.pace import Gaps
 from otel.rhythm import Rhythm
@@ -119,7 +119,8 @@ class Verdict:
     longest and first are the reader's longest wait between two deliveries and the wait for the first, even when
     nothing is wrong; None where there was none to see. gaps: how the gaps are distributed at each tap.
     slow_source: those of the source where it was slow all through; whether that is its nature cannot be told.
-    tempo: the source's pace in this answer, where it shows one.
+    tempo: the source's pace in this answer, where it shows one. unread: for how long its reader did not read what was
+    there, where its window shows that; whether it felt that as a wait is another question.
     """
 
     status: Status
@@ -134,6 +135,7 @@ class Verdict:
     gaps: tuple[Gaps, ...] = ()
     slow_source: Gaps | None = None
     tempo: Tempo | None = None
+    unread: Unread | None = None
 
     @property
     def named(self) -> Finding | None:

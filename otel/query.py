@@ -135,6 +135,13 @@ def _evidence(path: Path, verdict: Verdict, named: Finding | None) -> Answer:
         evidence["p90_gap_s"] = {gaps.tap: _s(gaps.p90_ns) for gaps in verdict.gaps}
     if (tempo := verdict.tempo) is not None and (tempo.is_slow or tempo.slowed):
         evidence["source_pace"] = _pace(tempo)
+    if (unread := verdict.unread) is not None:
+        evidence["reader_window"] = {
+            "unread_from_s": _s(unread.since_ns),
+            "unread_for_s": _s(unread.lasted_ns),
+            "window_bytes": unread.window_bytes,
+            "window_peak_bytes": unread.window_peak_bytes,
+        }
     for finding in reversed(verdict.findings):
         evidence |= finding.facts
     if named is not None:

@@ -37,9 +37,9 @@ def sentence(path: Path, verdict: Verdict) -> str:
                 waited = seconds(path.taps[-1].moments.closed_ns)
                 return f"No output has come yet, after {waited}, which is not longer than this source may take."
             reached = _REACHED[verdict.observed_to].format(path.taps[-1].place.hop)
-            return f"No hop held this answer up{so_far}: {reached}{_pauses(path, verdict)}."
+            return f"No hop held this answer up{so_far}: {reached}{_unread(verdict)}{_pauses(path, verdict)}."
         case Status.INCONCLUSIVE:
-            return f"Cannot tell which hop held this answer up{so_far}: {'; '.join(verdict.missing)}."
+            return f"Cannot tell which hop held this answer up{so_far}: {'; '.join(verdict.missing)}{_unread(verdict)}."
         case Status.NAMED:
             return _named(path, verdict, verdict.findings[0], so_far)
     assert_never(verdict.status)
@@ -79,6 +79,17 @@ def blamed(path: Path, finding: Finding) -> str:
 
 def seconds(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
+
+
+def _unread(verdict: Verdict) -> str:
+    """What its window says of a reader that is not named: it did not read, and it may have felt no wait at all."""
+    unread = verdict.unread
+    if unread is None or any(finding.cause is Cause.SLOW_READER for finding in verdict.findings):
+        return ""
+    share = f"{unread.window_bytes / unread.window_peak_bytes:.0%}"
+    return (
+        f"; for {seconds(unread.lasted_ns)} the reader left unread what it had, its window down to {share} of its peak"
+    )
 
 
 def _pauses(path: Path, verdict: Verdict) -> str:
@@ -149,7 +160,7 @@ def _named(path: Path, verdict: Verdict, finding: Finding, so_far: str) -> str:
     least = " at least" if path.is_open else ""  # it lasts at least as long as the last report says
     says = says.replace(f" for {term}", f" for{least} {term}")
     unsure = f"; {finding.detail}" if finding.detail and finding.cause is not Cause.RETRY else ""
-    return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}{unsure}."
+    return f"{_upper(says)}{so_far}: {what} at the reader{_alone(verdict)}{also}{unsure}{_unread(verdict)}."
 
 
 def _slowly(path: Path, finding: Finding) -> str:

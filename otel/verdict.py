@@ -19,7 +19,7 @@ from otel.attempts import with_lost
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
 from otel.departure import with_ignored
-from otel.evidence import Whereabouts
+from otel.evidence import Whereabouts, unread
 from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import CLIENT, Ending, Hop, TapRole
 from otel.join import Path
@@ -50,12 +50,13 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
     blind = _blind(path, lineup, seen, policy) if not (named or unsure) else None
     missing += [blind] if blind else []
     status = Status.NAMED if named else Status.INCONCLUSIVE if unsure or blind else Status.HEALTHY
+    reach = _reach(path)
     return Verdict(
         status=status,
         cause=named[0].cause if named else Cause.NONE,
         findings=tuple(_weighed(f, path, lineup) for f in (*(named or unsure), *hidden, *seen.notes)),
         missing=tuple(missing),
-        observed_to=_reach(path),
+        observed_to=reach,
         by_ordinal=lineup.by_ordinal if lineup else None,
         rhythm=seen.rhythm,
         longest=seen.longest,
@@ -65,6 +66,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
             (g for g in seen.gaps if g.tap == path.taps[0].place.tap and g.median_ns >= policy.slow_gap_ns), None
         ),
         tempo=tempo_of(path.taps[0], usual_ns=policy.pace_elsewhere_ns),
+        unread=unread(path.taps[-1]) if reach is Reach.READER_KERNEL else None,
     )
 
 

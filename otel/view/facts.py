@@ -30,6 +30,8 @@ _PHRASES: Final = {
     "window_shrunk_share": "{} of it with a small window",
     "window_bytes": "smallest window {}",
     "window_peak_bytes": "largest ever {}",
+    "unread_from_s": "not read from {} on",
+    "unread_for_s": "for {}",
     "server": "{}",
     "running": "{} running",
     "waiting": "{} waiting",

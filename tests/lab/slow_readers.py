@@ -99,6 +99,7 @@ class Told:
     and in the log.
 
     blocked_s: when a write was seen to be blocked while the reader had stopped. verdict: the cause named in the end.
+    is_kept: the verdict says, by whatever words, that the reader did not read.
     """
 
     listed_s: list[float] = field(default_factory=list)
@@ -106,6 +107,7 @@ class Told:
     logged_s: list[float] = field(default_factory=list)
     blocked_s: list[float] = field(default_factory=list)
     verdict: str = "none"
+    is_kept: bool = False
 
 
 class Mark(StrEnum):
@@ -115,12 +117,13 @@ class Mark(StrEnum):
     LATE = "told after a write had blocked, in time"
     UNSEEN = "the stop left no trace: all fitted into the reader's buffer, or it was too short to tell"
     MISSED = "told too late, or not in all places"
+    FORGOTTEN = "told while it stopped, and the verdict knows nothing of it"
     QUIET = "healthy, and nothing told"
     ACCUSED = "healthy, and told of"
     BROKEN = "the answer did not come whole"
 
 
-WRONG: Final = frozenset({Mark.MISSED, Mark.ACCUSED, Mark.BROKEN})
+WRONG: Final = frozenset({Mark.MISSED, Mark.FORGOTTEN, Mark.ACCUSED, Mark.BROKEN})
 
 
 def trial(seed: int, number: int, *, is_stopped: bool) -> Trial:
@@ -159,6 +162,8 @@ def mark(trial: Trial, reading: Reading, told: Told) -> Mark:
         return Mark.MISSED
     if due is not None and due + LIVE_S < reading.resumed_s and not _is_by(told.collected_s, due + LIVE_S):
         return Mark.MISSED
+    if not told.is_kept:
+        return Mark.FORGOTTEN
     is_early = not told.blocked_s or min(told.listed_s) < min(told.blocked_s)
     return Mark.EARLY if is_early else Mark.LATE
 
@@ -209,6 +214,7 @@ def _run(
         with linked.network.inside(CONTROL):
             verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", ids[each], hops=linked.hops)
         of_it.verdict = verdict["cause"]
+        of_it.is_kept = verdict["cause"] == SLOW_READER or "reader_window" in verdict["evidence"]
         if out is not None:
             _keep(out, linked, each, reading, verdict)
         yield each, reading, of_it
@@ -269,8 +275,11 @@ def report(results: Sequence[tuple[Trial, Reading, Told]]) -> str:
         )
     if over:
         lines.append(f"over {median(over):.2f} s after the reader went on (longest {max(over):.2f})")
-    verdicts = Counter(told.verdict for _, reading, told in results if reading.stopped_s is not None)
-    lines.append("verdicts on those that stopped: " + ", ".join(f"{n} {cause}" for cause, n in verdicts.most_common()))
+    stopped = [each for each in results if each[0].stop is not None]
+    for what, has_trace in (("were told of", True), ("left no trace", False)):
+        verdicts = Counter(told.verdict for _, _, told in stopped if bool(told.listed_s) is has_trace)
+        named = ", ".join(f"{n} {cause}" for cause, n in verdicts.most_common())
+        lines.append(f"verdicts on those that stopped and {what}: {named or '-'}")
     if told_count := marks[Mark.EARLY] + marks[Mark.LATE]:
         lines.append(f"{marks[Mark.EARLY]} of {told_count} told before a write blocked")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def reading(half_s: float | None, *, is_whole: bool = True) -> Reading:
 
 
 def told(at_s: float, *, blocked_s: Sequence[float] = ()) -> Told:
-    return Told([at_s, at_s + 1], [at_s + 0.5], [at_s], list(blocked_s))
+    return Told([at_s, at_s + 1], [at_s + 0.5], [at_s], list(blocked_s), is_kept=True)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ def told(at_s: float, *, blocked_s: Sequence[float] = ()) -> Told:
         (None, told(4.0, blocked_s=[2.5]), Mark.LATE),
         (None, Told(blocked_s=[4.0]), Mark.UNSEEN),
         (2.5, told(1.9), Mark.ACCUSED),
+        (2.5, replace(told(3.0), is_kept=False), Mark.FORGOTTEN),
     ],
 )
 def test_a_reader_that_stops_must_be_told_of_soon_after_its_window_fell_or_a_write_blocked(
@@ -76,6 +78,8 @@ def test_the_report_counts_and_says_how_soon() -> None:
     assert "1  told before a write blocked" in text
     assert "told 0.50 s after" in text
     assert "1 of 1 told before" in text
+    assert "stopped and were told of: 1 none\n" in text
+    assert "stopped and left no trace: -\n" in text
 
 
 def test_a_trial_is_the_same_for_the_same_seed_and_healthy_ones_never_stop() -> None:

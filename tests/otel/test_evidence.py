@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.align import lane_of
-from otel.evidence import Whereabouts, stuck, whereabouts, whereabouts_over
+from otel.evidence import UNREAD_NS, Unread, Whereabouts, stuck, unread, whereabouts, whereabouts_over
 from otel.hop import EventClass, KernelSample
 from tests.support.chain import MS, PEAK, Chain, S, run
 
@@ -164,3 +164,38 @@ def test_any_samples_give_shares_between_nought_and_one(rows):
         assert 0 <= found.lost_share <= 1.0001
         assert 0 <= found.shrunk_share <= 1.0001
         assert found.stuck_ns <= found.covered_ns
+
+
+class TestUnread:
+    """A window at half of its own peak or less, for a while and with nothing lost, is a reader's that does not read."""
+
+    def of(self, *samples: KernelSample) -> Unread | None:
+        return unread(lane(*samples).hop)
+
+    def test_the_longest_such_time_is_told_with_how_small_the_window_was(self):
+        small = [replace(s, offset_ns=s.offset_ns + S) for s in series(window=PEAK // 4, count=5)]
+        half = series(window=PEAK // 2, count=4)
+        again = replace(OPEN, offset_ns=AT + 500 * MS)
+        assert self.of(OPEN, *half, again, *small) == Unread(AT + S, 400 * MS, PEAK // 4, PEAK)
+
+    def test_what_it_grows_to_later_does_not_make_it_small(self):
+        assert self.of(*series(window=PEAK // 4), replace(OPEN, offset_ns=AT + 2 * S)) is None
+
+    def test_a_moment_says_nothing(self):
+        assert self.of(OPEN, *series(window=0, count=3)) is None
+        assert self.of(OPEN, series(window=0, count=1)[0], replace(OPEN, offset_ns=AT + S)) is None
+
+    def test_a_time_without_looks_counts_for_as_long_as_one_speaks(self):
+        first, second = series(window=0, count=2)
+        found = self.of(OPEN, first, replace(second, offset_ns=AT + 9 * S))
+        assert found is not None
+        assert found.lasted_ns == UNREAD_NS
+
+    @pytest.mark.parametrize("loss", [{"lost": 1}, {"state": 3}, {"backoff": 1}])
+    def test_what_is_lost_fills_a_small_window_as_well(self, loss):
+        assert self.of(OPEN, *series(window=0, **loss)) is None
+
+    @given(st.lists(st.integers(PEAK // 2 + 1, PEAK), max_size=40))
+    def test_a_window_above_half_of_its_peak_never_tells(self, windows):
+        looks = series(count=len(windows))
+        assert self.of(*(replace(s, window_bytes=w) for s, w in zip(looks, windows, strict=True))) is None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from otel.findings import Cause, Policy
-from otel.hop import EventClass
+from otel.findings import Cause, Policy, Status
+from otel.hop import EventClass, KernelSample
 from otel.join import join
+from otel.query import verdict_answer
 from otel.sentence import owner, sentence
 from otel.verdict import judge
-from tests.support.chain import GATEWAY, NAMES, PROXY, WORKER, Chain, S, run
+from tests.support.chain import GATEWAY, MS, NAMES, PEAK, PROXY, WORKER, Chain, S, run
 
 CASES = {
     Cause.SOURCE_STALL: (Chain(stalls=[("source", 60, 2 * S)]), "Model-worker app sent nothing for 2.02 s"),
@@ -86,3 +89,32 @@ def test_a_source_that_is_slow_all_through_is_told_where_nothing_is_wrong():
     assert sentence(path, judge(path)).endswith(
         "it was slow all through, half of the gaps at model-worker were 0.40 s or longer."
     )
+
+
+def test_a_reader_that_left_unread_what_it_had_is_told_of_where_nobody_made_it_wait():
+    *inner, last = run(Chain())
+    looks = [KernelSample(at * 100 * MS, 121, 0, 0, PEAK if at < 10 else PEAK // 5, 0, 0, 0) for at in range(20)]
+    path = join([*inner, replace(last, timeline=replace(last.timeline, samples=tuple(looks)))])
+    verdict = judge(path)
+    assert (verdict.status, verdict.cause) == (Status.HEALTHY, Cause.NONE)
+    said = "; for 0.90 s the reader left unread what it had, its window down to 20% of its peak"
+    assert f"whether it was read was not observed{said};" in sentence(path, verdict)
+    assert verdict_answer(path, verdict, as_of="2026-01-01T00:00:00Z", is_final=True)["evidence"]["reader_window"] == {
+        "unread_from_s": 1.0,
+        "unread_for_s": 0.9,
+        "window_bytes": PEAK // 5,
+        "window_peak_bytes": PEAK,
+    }
+
+
+@pytest.mark.parametrize(
+    ("chain", "is_told"), [(Chain(stalls=[(PROXY, 40, 2 * S)]), True), (Chain(slow_reader=(40, 5 * S)), False)]
+)
+def test_it_is_told_beside_another_cause_and_not_twice(chain, is_told):
+    *inner, last = run(chain)
+    looks = [KernelSample(at * 100 * MS, 121, 0, 0, PEAK if at < 2 else 0, 0, 0, 0) for at in range(9)]
+    samples = last.timeline.samples or tuple(looks)
+    path = join([*inner, replace(last, timeline=replace(last.timeline, samples=samples))])
+    verdict = judge(path)
+    assert (verdict.status, verdict.unread is None) == (Status.NAMED, False)
+    assert ("left unread" in sentence(path, verdict)) is is_told
