@@ -1,4 +1,4 @@
-"""Runs within the folder of tools: reads YAML, renders the chart, validates. JSON in, JSON out; see tools.py."""
+"""Runs within the folder of tools: reads YAML, renders the chart. JSON in, JSON out; see tools.py."""
 
 from __future__ import annotations
 
@@ -33,21 +33,7 @@ def lint(folder: str) -> list[str]:
     return [f"{found['path']}: {found['error']}" for found in helm_python.lint(folder, strict=True)["messages"]]
 
 
-def invalid(asked: dict[str, Any]) -> list[str]:
-    """What is wrong with these objects by the strict schemas of that version of Kubernetes."""
-    import kubernetes_validate
-
-    errors = []
-    for document in asked["documents"]:
-        try:
-            kubernetes_validate.validate(document, asked["version"], strict=True)
-        except kubernetes_validate.ValidationError as error:
-            named = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
-            errors.append(f"{named}: {'.'.join(map(str, error.path))}: {error.message[:300]}")
-    return errors
-
-
-VERBS: dict[str, Callable[[Any], Any]] = {"read": read, "render": render, "lint": lint, "invalid": invalid}
+VERBS: dict[str, Callable[[Any], Any]] = {"read": read, "render": render, "lint": lint}
 
 if __name__ == "__main__":
     json.dump(VERBS[sys.argv[1]](json.load(sys.stdin)), sys.stdout, default=str)

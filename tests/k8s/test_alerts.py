@@ -48,10 +48,11 @@ async def model(request: web.Request) -> web.StreamResponse:
         return web.json_response({"error": {"type": "server_error", "message": "no"}}, status=500)
     event = EVENT % name.encode()
     pause_s = 0.22 if name == "jerky" else 0.42 if name == "halting" else 0.0
+    event_count = 4 if pause_s else 12
     await asyncio.sleep(0.55 if name == "late" else 0.0)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
-    for _ in range(12):
+    for _ in range(event_count):
         await response.write(event)
         await asyncio.sleep(pause_s)
     if name == "silent":
@@ -138,7 +139,7 @@ async def test_good_streams_and_failing_probes_alert_nobody(tmp_path):
         for name in ("failing", "unfinished", "broken"):
             await ask(sidecar, name, 10, PROBE)
         await ask(sidecar, "late", 30, PROBE)
-        await ask(sidecar, "halting", 30, PROBE)
+        await ask(sidecar, "halting", 80, PROBE)
         after = await said(sidecar)
     assert 'ending="missing_terminal",cause="",model="unfinished",probe="true"' in after
     assert wrong(tmp_path, before, after, *fires_then_ends()) == ""
@@ -194,7 +195,7 @@ async def test_gaps_over_their_objectives_are_told(tmp_path, name, objectives):
     async with beside_a_model(tmp_path) as sidecar:
         await ask(sidecar, name)
         before = await said(sidecar)
-        await ask(sidecar, name, 25)
+        await ask(sidecar, name, 80)
         after = await said(sidecar)
     told = [alert("GaplineGapsLong", "warning", model=name, objective=objective) for objective in objectives]
     assert wrong(tmp_path, before, after, *fires_then_ends(*told)) == ""

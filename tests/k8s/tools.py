@@ -1,4 +1,4 @@
-"""Programs that check what Kubernetes and Prometheus are given: kubectl, Helm, the schemas, hadolint, promtool.
+"""Programs that check what Kubernetes and Prometheus are given: kubectl, Helm, hadolint, promtool.
 
     python -m tests.k8s.tools        put them into a folder of this user's cache, once
 
@@ -7,6 +7,7 @@ Tests only look there, and are skipped where the programs are not; see `missing`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import kubernetes_validate
 
 from tests.readers.programs import run
 from tests.readers.reading import Missing
@@ -90,11 +93,16 @@ def inside(verb: str, asked: object) -> Any:
 
 def kustomized(where: Path) -> list[dict[str, Any]]:
     """What `kubectl apply -k` would send."""
+    return json.loads(_kustomized(where))
+
+
+@functools.cache
+def _kustomized(where: Path) -> str:
     done = tool("kubectl", "kustomize", str(where))
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr  # what is deprecated is said there
     [documents] = inside("read", [done.stdout])
-    return documents
+    return json.dumps(documents)
 
 
 def charted(
@@ -106,7 +114,14 @@ def charted(
 
 def invalid(documents: Sequence[Mapping[str, Any]], *, version: str) -> list[str]:
     """What is wrong with them by the strict schemas of that version of Kubernetes."""
-    return inside("invalid", {"documents": documents, "version": version})
+    errors = []
+    for document in documents:
+        try:
+            kubernetes_validate.validate(document, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            named = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
+            errors.append(f"{named}: {'.'.join(map(str, error.path))}: {error.message[:300]}")
+    return errors
 
 
 def main() -> int:
