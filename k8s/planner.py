@@ -66,7 +66,8 @@ def _planned(asked: Wishes, situation: Situation, *, is_native: bool) -> Plan:
         way, notes = way_to(found, situation, asked=asked.capture)
     taken |= {listen_port}
     probe_port = free_port(PROBE_PORT, taken) if way == REDIRECTED else None
-    admin_port = free_port(ADMIN_PORT, taken | {probe_port or 0})
+    taken |= {probe_port or 0}
+    admin_port = free_port(ADMIN_PORT, taken)
     app = next(each for each in running(pod) if each.name == found.container)
     egress, egress_edits = egress_of(app, asked.egress, taken | {admin_port})
     end = ending(pod, app, is_native=is_native)

@@ -126,6 +126,13 @@ def test_ports_give_way_to_everything_that_the_pod_names():
     assert (found.listen_port, found.admin_port) == (24_082, 24_091)
 
 
+def test_ports_of_ours_give_way_to_each_other():
+    taken = " ".join(str(number) for number in range(24_081, 24_090))
+    crowded = pods.pod(pods.container(ports=[pods.http(None)], args=[taken]))
+    found = decided(crowded, config=pods.config(allow_redirect="true"))
+    assert (found.listen_port, found.probe_port, found.admin_port) == (24_080, 24_090, 24_091)
+
+
 def test_amounts_that_were_asked_for_are_given():
     asked = {"gapline.dev/cpu": "2", "gapline.dev/memory-limit": "1Gi"}
     burstable = pods.pod(pods.container(ports=[pods.http()], resources={"requests": {"cpu": "1"}}), annotations=asked)
