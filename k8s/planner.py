@@ -90,7 +90,7 @@ def _planned(asked: Wishes, situation: Situation, *, is_native: bool) -> Plan:
         pause_s=end.pause_s,
         drain_s=end.drain_s,
         user=None if situation.namespace.chooses_users else USER,
-        notes=(*notes, *([end.note] if end.note else [])),
+        notes=(*notes, *_about_age(situation, is_native=is_native), *([end.note] if end.note else [])),
     )
 
 
@@ -151,6 +151,14 @@ def _container_of(pod: Object, asked: Wishes) -> str:
     raise SkipError(
         Reason.BAD_ANNOTATION, f"gapline.dev/container must be one of {', '.join(names)}, not {asked.container!r}"
     )
+
+
+def _about_age(situation: Situation, *, is_native: bool) -> list[str]:
+    """That a native sidecar might be possible, where nobody has said how old the nodes are."""
+    facts, config = situation.facts, situation.config
+    if is_native or config.native != AUTO or facts.oldest_minor is not None or config.kubernetes is not None:
+        return []
+    return [f"the age of the nodes is not known: a native sidecar needs 1.{NATIVE_FROM} or newer (--kubernetes)"]
 
 
 def _taken(pod: Object) -> set[int]:

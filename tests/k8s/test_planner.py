@@ -152,6 +152,9 @@ def test_what_people_should_know_is_noted():
     assert decided().notes == ()
     assert len(decided(pods.pod(terminationGracePeriodSeconds=0)).notes) == 1
     assert "nobody looked" in decided(facts=Facts(oldest_minor=33)).notes[0]
+    unknown = Facts(callers=BY_NAME.callers)
+    assert "age of the nodes" in decided(facts=unknown, config=pods.config(kubernetes="off")).notes[0]
+    assert decided(facts=unknown, config=pods.config(kubernetes="off", native="never")).notes == ()
 
 
 @given(pod=any_pods(), facts=any_facts(), namespace=any_namespaces, config=any_configs)
