@@ -10,6 +10,7 @@ from aiohttp import web
 
 from k8s import api as module
 from k8s.api import ApiError, HttpApi, in_cluster
+from tests.support.api_server import CONFIGURATION
 from tests.support.certificates import make_pair
 
 SECRETS = "/api/v1/namespaces/gapline/secrets"
@@ -22,8 +23,9 @@ async def test_objects_are_made_read_replaced_and_patched(api, server):
     await api.create(SECRETS, SECRET)
     found = await api.get(f"{SECRETS}/{NAME}")
     await api.replace(f"{SECRETS}/{NAME}", {**found, "data": {"a": "b"}})
-    await api.patch(f"{SECRETS}/{NAME}", [{"op": "add", "path": "/data/c", "value": "d"}])
-    assert (await api.get(f"{SECRETS}/{NAME}"))["data"] == {"a": "b", "c": "d"}
+    assert (await api.get(f"{SECRETS}/{NAME}"))["data"] == {"a": "b"}
+    await api.patch(CONFIGURATION, [{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 3}])
+    assert (await api.get(CONFIGURATION))["webhooks"][0]["timeoutSeconds"] == 3
 
 
 async def test_who_was_slower_is_told_so(api):
