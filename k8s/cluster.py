@@ -47,16 +47,16 @@ class _Kept(Generic[_Value]):
         self._failed_ns: int | None = None
 
     async def get(self, clock: Clock) -> _Value | None:
-        """The answer, or the one from before; None where neither is there. Raises nothing but what `ask` may not."""
+        """The answer, or the one from before; None where neither is there. Raises ApiError or TimeoutError when it fails."""
         async with self._lock:
             now_ns = clock.monotonic_ns()
-            if any(at is not None and now_ns - at < self._fresh_ns for at in (self._at_ns, self._failed_ns)):
+            if _is_within(self._at_ns, self._fresh_ns, now_ns) or _is_within(self._failed_ns, FRESH_NS, now_ns):
                 return self._usable(now_ns)
             try:
                 async with asyncio.timeout(LOOK_S):
                     self._value = await self._ask()
             except (ApiError, TimeoutError) as error:
-                self._failed_ns = now_ns  # and is left alone for a while: every pod would wait as long
+                self._failed_ns = now_ns  # and is left alone for FRESH_NS: every pod would wait as long
                 log.warning("cluster not asked", extra={"error": str(error) or type(error).__name__})
                 raise
             else:
@@ -70,6 +70,10 @@ class _Kept(Generic[_Value]):
     def last(self, clock: Clock) -> _Value | None:
         """What was known last, without asking."""
         return self._usable(clock.monotonic_ns())
+
+
+def _is_within(at_ns: int | None, duration_ns: int, now_ns: int) -> bool:
+    return at_ns is not None and now_ns - at_ns < duration_ns
 
 
 class Cluster:

@@ -97,6 +97,14 @@ async def test_a_failure_is_not_asked_again_for_every_pod(cluster, server, clock
     assert (await cluster.look("team-a"))[1].callers == ()
 
 
+async def test_nodes_that_could_not_be_listed_are_asked_for_again_soon(cluster, server, clock):
+    server.failing = {"nodes"}
+    assert (await cluster.look("team-a"))[1].oldest_minor is None
+    server.failing = set()
+    clock.advance(FRESH_NS)
+    assert (await cluster.look("team-a"))[1].oldest_minor == 33
+
+
 async def test_a_slow_answer_is_not_waited_for(cluster, server, monkeypatch):
     monkeypatch.setattr(module, "LOOK_S", 0.05)
     server.delay_s = 5.0

@@ -153,6 +153,14 @@ def test_the_rights_are_those_of_the_manifest_and_no_more():
     assert not is_allowed("PATCH", CONFIGURATION.replace("gapline-injector", "another"))
 
 
+async def test_a_pod_of_two_megabytes_gets_its_sidecar(api, server):
+    pod = created()
+    pod["spec"]["containers"][0]["env"].append({"name": "LARGE", "value": "x" * (2 << 20)})
+    async with running(api, server):
+        admitted = await server.create_pod("team-a", pod)
+    assert (admitted.failures, names(admitted.pod)) == ([], [SIDECAR])
+
+
 async def test_a_dry_run_leaves_nothing_behind(api, server):
     async with running(api, server, events="true"):
         before = set(server.objects)

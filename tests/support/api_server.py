@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import io
 import itertools
 import json
 import ssl
@@ -216,7 +217,7 @@ class ApiServer:
         try:
             async with own.post(
                 f"https://127.0.0.1:{self.webhook_port}{service['path']}",
-                data=body if isinstance(body, bytes) else json.dumps(body),
+                data=io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode()),
                 headers={"Content-Type": "application/json"},
                 ssl=tls,
                 server_hostname=f"{service['name']}.{service['namespace']}.svc",
