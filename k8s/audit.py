@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from k8s.callers import by_number
+from k8s.callers import Caller, by_number, router_in
 from k8s.config import PodConfig
 from k8s.decisions import Decision, Plan, SkipError
 from k8s.explain import headline
@@ -112,6 +112,15 @@ def namespaces_of(objects: Iterable[Object]) -> dict[str, Namespace]:
             annotations = part(each, "metadata", "annotations")
             found[name] = Namespace(name, labels_of(each), {key: str(value) for key, value in annotations.items()})
     return found
+
+
+def router_of(pod: Object) -> Caller | None:
+    """The pod itself, where it runs and is a router that calls others at their own addresses."""
+    metadata = part(pod, "metadata")
+    if _is_over(pod):
+        return None
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
+    return router_in(pod, name=name, namespace=namespace)
 
 
 def _has_asked(pod: Object, namespace: Namespace) -> bool:

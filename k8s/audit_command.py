@@ -15,8 +15,8 @@ from typing import Any, Final
 import aiohttp
 
 from k8s.api import POOLS, Api, ApiError, HttpApi, in_cluster
-from k8s.audit import Audit, Auditor, namespaces_of
-from k8s.callers import callers_of
+from k8s.audit import Audit, Auditor, namespaces_of, router_of
+from k8s.callers import Caller, callers_of
 from k8s.config import FILE_VARIABLE, OPTIONS, Config, add_flags, config_of
 from k8s.documents import DocumentError, objects, read
 from k8s.facts import Facts
@@ -81,19 +81,20 @@ async def asked(api: Api, config: Config) -> Audit:
         except ApiError as error:
             if not error.is_absent:
                 raise
-    auditor = auditor_of(around, config)
-    async for pod in api.list(_PODS):
+    routers = [router async for pod in api.list(_PODS) if (router := router_of(pod)) is not None]
+    auditor = auditor_of(around, routers, config)
+    async for pod in api.list(_PODS):  # again, since a cluster may have more of them than should be kept
         auditor.look(pod)
     return auditor.audit()
 
 
-def auditor_of(around: Iterable[Object], config: Config) -> Auditor:
+def auditor_of(around: Iterable[Object], routers: Iterable[Caller], config: Config) -> Auditor:
     """What looks at pods, among these objects."""
     known = list(around)
     namespaces = namespaces_of(known)
     minors = [minor_of(each) for each in known if each.get("kind") == "Node"]
     oldest = min((minor for minor in minors if minor is not None), default=None)
-    callers = callers_of(known)
+    callers = (*callers_of(known), *routers)
     facts = {
         name: Facts(callers=tuple(each for each in callers if each.namespace == name), oldest_minor=oldest)
         for name in {*namespaces, *(caller.namespace for caller in callers)}
@@ -141,10 +142,10 @@ def _parser() -> argparse.ArgumentParser:
 def _of_files(names: Sequence[str], config: Config) -> Audit:
     texts = [sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8") for name in names]
     everything = [each for one in texts for each in objects(read(one))]
-    auditor = auditor_of(everything, config)
-    for each in everything:
-        if each.get("kind") == "Pod":
-            auditor.look(each)
+    pods = [each for each in everything if each.get("kind") == "Pod"]
+    auditor = auditor_of(everything, [router for pod in pods if (router := router_of(pod)) is not None], config)
+    for pod in pods:
+        auditor.look(pod)
     return auditor.audit()
 
 

@@ -47,7 +47,7 @@ class _Kept(Generic[_Value]):
         self._failed_ns: int | None = None
 
     async def get(self, clock: Clock) -> _Value | None:
-        """The answer, or the one from before; None where neither is there. Raises ApiError or TimeoutError when it fails."""
+        """The answer, or the one from before; None where neither is there. Raises ApiError or TimeoutError."""
         async with self._lock:
             now_ns = clock.monotonic_ns()
             if _is_within(self._at_ns, self._fresh_ns, now_ns) or _is_within(self._failed_ns, FRESH_NS, now_ns):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.audit import Auditor, namespaces_of
+from k8s.audit import Auditor, namespaces_of, router_of
 from k8s.callers import callers_of
 from k8s.facts import Facts, Namespace
 from k8s.keys import INJECT, STATUS
@@ -64,6 +64,16 @@ def test_a_service_that_came_later_and_calls_by_number_passes_the_sidecar_by():
     assert [each.reason for each in found.findings] == ["passed-by"]
     assert "Service later" in found.findings[0].detail
     assert found.bare_count == 0
+
+
+def test_a_router_that_runs_passes_sidecars_by_and_one_that_has_ended_does_not():
+    words = ["--service-discovery", "k8s", "--k8s-label-selector", "app=app", "--k8s-port", "8000"]
+    router = running(pods.pod(pods.container(args=words), labels={"app": "router"}), name="router-1")
+    found = router_of(router)
+    assert found.namespace == "team-a"
+    by_router = Facts(callers=(*FACTS.callers, found))
+    assert [each.reason for each in audited(running(injected(pods.pod())), facts=by_router).findings] == ["passed-by"]
+    assert router_of({**router, "status": {"phase": "Failed"}}) is None
 
 
 @pytest.mark.parametrize(

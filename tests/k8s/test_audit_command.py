@@ -11,6 +11,8 @@ from k8s import audit_command
 from k8s.api import ApiError, HttpApi
 from k8s.audit_command import asked, main, text
 from k8s.config import config_of
+from k8s.facts import Facts
+from k8s.renderer import injection
 from tests.support import pods
 from tests.support.api_server import ApiServer
 
@@ -39,6 +41,17 @@ def test_bare_pods_are_listed_and_told_by_the_exit_code(run):
         "1 pods asked for a sidecar, 1 of them have none\n"
     )
     assert run(NAMESPACE, pods.service())[:2] == (0, "0 pods asked for a sidecar, 0 of them have none\n")
+
+
+def test_a_router_among_the_pods_is_a_caller(run):
+    words = ["--service-discovery=k8s", "--k8s-label-selector=app=app", "--k8s-port=8000"]
+    router = {**pods.pod(pods.container(args=words)), "metadata": {"name": "router", "namespace": "team-a"}}
+    router["metadata"]["labels"] = {"gapline.dev/inject": "false"}
+    made = injection(BARE, namespace=pods.ASKED, facts=Facts(oldest_minor=33), config=pods.config()).pod
+    assert run(NAMESPACE, made)[0] == 0
+    code, out, _ = run(NAMESPACE, made, router)
+    assert (code, "router router" in out) == (10, True)
+    assert out.endswith("1 pods asked for a sidecar, 0 of them have none, 1 are passed by\n")
 
 
 def test_programs_get_json(run):
