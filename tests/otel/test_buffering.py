@@ -55,7 +55,7 @@ def test_short_holds_are_a_note_and_no_fault(hop, ms, events, is_exact):
     assert f"{hop} app let output go in bursts" in sentence(path, verdict)
 
 
-@given(hop=HOPS, size=st.integers(32, 64), is_merged=st.booleans(), is_exact=EXACT)
+@given(hop=HOPS, size=st.integers(36, 64), is_merged=st.booleans(), is_exact=EXACT)
 def test_a_window_of_some_events_is_buffering_however_short_the_answer(hop, size, is_merged, is_exact):
     how = {"merge" if is_merged else "collects": {hop: size}}
     verdict = verdict_on(Chain(events=2 * size + 5, is_exact=is_exact, **how))
