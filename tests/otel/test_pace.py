@@ -231,7 +231,7 @@ class TestSeveralFaults:
         hops = run(Chain(paces=[(PROXY, every_ms * MS)], stalls=[(where, 119, stall_ms * MS)]))
         owed = behind(hops)[f"{WORKER}>{PROXY}"].term_ns
         findings = judge(join(hops)).findings
-        assert [f.term_ns for f in findings] == sorted((f.term_ns for f in findings), reverse=True)
+        assert [f.felt_ns for f in findings] == sorted((f.felt_ns for f in findings), reverse=True)
         assert PROXY in {f.first_hop for f in findings if f.term_ns == owed}
         if where == GATEWAY:
             assert GATEWAY in {f.first_hop for f in findings}
