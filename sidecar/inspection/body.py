@@ -9,6 +9,7 @@ event bears out is not believed for long.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -190,7 +191,19 @@ class Body(Seen):
             self.wasted_count += len(readings)
         else:
             self._note(readings, at_ns)
-        self.stamper.events(readings, at_ns)
+        self.stamper.events(readings, at_ns, behind_bytes=self._behind(units))
+
+    def _behind(self, units: list[Event]) -> Sequence[int]:
+        """For each event, the bytes of this read that lie behind it; () where they are few or not known: of a coded
+        body nobody can say."""
+        if len(units) < 2 or self._is_encoded:
+            return ()
+        behind, bytes_behind = [], self._splitter.pending_bytes
+        for unit in reversed(units):
+            if unit.unit is Unit.EVENT:
+                behind.append(bytes_behind)
+            bytes_behind += unit.size_bytes
+        return behind[::-1]
 
     def _read(self, event: Event) -> Reading:
         """What the dialect makes of an event; one that it chokes on is opaque, and the next one is read again."""

@@ -51,7 +51,7 @@ class Stamper:
         self._classes = array("b")
         self._positions = array("q")
         self._taken_ns = array("q")  # shorter than the others by the events not yet taken
-        self._wire_bytes = array("q")  # as long as _taken_ns
+        self._wire_bytes = array("q")  # where each ends on the wire; not yet taken: what its read brought behind it
         self._last: Stamp | None = None  # of the last event, where the columns are full
         self._last_wire_bytes = 0
         self._acked_count = 0
@@ -60,9 +60,14 @@ class Stamper:
     def is_cut_short(self) -> bool:
         return self.count > len(self._arrived_ns) + (self._last is not None)
 
-    def events(self, readings: Iterable[tuple[Event, Reading]], at_ns: int) -> None:
-        """The units that one read completed, and what they are; those that dispatch no event get no stamp."""
-        arrived = self._arrived_ns
+    def events(
+        self, readings: Iterable[tuple[Event, Reading]], at_ns: int, *, behind_bytes: Iterable[int] = ()
+    ) -> None:
+        """The units that one read completed, and what they are; those that dispatch no event get no stamp.
+
+        behind_bytes: for each of them, how many bytes of the same read lie behind it, 0 where that is not known.
+        """
+        arrived, behind = self._arrived_ns, iter(behind_bytes)
         latest_ns = self._last.arrived_ns if self._last else arrived[-1] if arrived else 0
         at_ns = max(at_ns, latest_ns)
         for event, reading in readings:
@@ -74,33 +79,31 @@ class Stamper:
                 arrived.append(at_ns)
                 self._classes.append(reading.event_class)
                 self._positions.append(self.position)
+                self._wire_bytes.append(next(behind, 0))
             else:
                 self._last = Stamp(self.count - 1, at_ns, None, reading.event_class, self.position, is_exact=True)
 
     def taken(self, at_ns: int, wire_offset_bytes: int) -> None:
-        """Our kernel has every event handed over so far, and the last one ends at or before that byte of the body
-        as it is on the wire downstream."""
+        """Our kernel has every event handed over so far, and the last read ends at or before that byte of the body
+        as it is on the wire downstream. No event ends later than what lay behind it in its read allows."""
         taken, wire = self._taken_ns, self._wire_bytes
-        fresh_count = len(self._arrived_ns) - len(taken)
+        first = len(taken)
+        if first < len(self._arrived_ns):
+            at_ns = max(at_ns, self._arrived_ns[-1], *taken[-1:])
+            end = wire[first - 1] if first else 0
+            for seq in range(first, len(self._arrived_ns)):
+                end = wire[seq] = max(end, wire_offset_bytes - wire[seq])
+                taken.append(at_ns)
         if self._last is not None and self._last.taken_ns is None:
             self._last = replace(self._last, taken_ns=max(at_ns, self._last.arrived_ns, *taken[-1:]))
             self._last_wire_bytes = max(wire_offset_bytes, self._last_wire_bytes, *wire[-1:])
-        if not fresh_count:
-            return
-        at_ns = max(at_ns, self._arrived_ns[-1])
-        if taken:
-            at_ns = max(at_ns, taken[-1])
-            wire_offset_bytes = max(wire_offset_bytes, wire[-1])
-        for _ in range(fresh_count):
-            taken.append(at_ns)
-            wire.append(wire_offset_bytes)
 
     def acked_count(self, wire_acked_bytes: int) -> int:
         """How many events the peer's kernel has, when it has acknowledged that many bytes of the wire.
 
         Where the columns are full, at least so many, and all once it has the last; never fewer than said before.
         """
-        count = bisect_right(self._wire_bytes, wire_acked_bytes)
+        count = bisect_right(self._wire_bytes, wire_acked_bytes, hi=len(self._taken_ns))
         if self._last is not None and self._last.taken_ns is not None and wire_acked_bytes >= self._last_wire_bytes:
             count = self.count
         self._acked_count = max(self._acked_count, count)

@@ -226,6 +226,49 @@ def test_no_bytes_make_it_fail(data, seed, content_type, coding, path):
     assert body.size_bytes == len(data)
 
 
+@given(
+    st.lists(st.sampled_from([HELLO, b": ping\n\n", b"id: 1\n\n", b"data: 1\r\n\r\n", b"data: 2\rdata: 3\r\r", DONE])),
+    st.lists(st.integers(0, 400)),
+)
+def test_no_event_counts_as_acknowledged_before_its_last_byte_is(blocks, cuts):
+    stream = b"".join(blocks)
+    ends = [
+        seen_bytes
+        for seen_bytes in range(1, len(stream) + 1)
+        for _ in range(count_after(stream[:seen_bytes]) - count_after(stream[: seen_bytes - 1]))
+    ]
+    body, at = Body("/v1/chat/completions", content_type=SSE, content_encoding=None), 0
+    for number, cut in enumerate([*sorted({min(cut, len(stream)) for cut in cuts}), len(stream)]):
+        body.arrived(stream[at:cut], number, is_wasted=False)
+        body.stamper.taken(number, cut)
+        at = cut
+
+    for acked in range(len(stream) + 1):
+        assert body.stamper.acked_count(acked) <= sum(end <= acked for end in ends)
+    assert body.stamper.acked_count(len(stream)) == len(ends)
+
+
+def count_after(stream):
+    body = Body("/v1/chat/completions", content_type=SSE, content_encoding=None)
+    body.arrived(stream, 0, is_wasted=False)
+    return body.stamper.count
+
+
+def test_what_comes_in_one_read_is_acknowledged_event_by_event():
+    body = seen(HELLO + b": ping\n\n" + HELLO + HELLO[:10])
+    body.stamper.taken(1, 1_000)
+    first, second = 1_000 - 10 - len(HELLO) - len(b": ping\n\n"), 1_000 - 10
+
+    assert [body.stamper.acked_count(acked) for acked in (first - 1, first, second - 1, second)] == [0, 1, 1, 2]
+
+
+def test_where_the_events_of_a_coded_body_end_on_the_wire_is_not_known():
+    body = seen(gzip.compress(HELLO * 2), coding="gzip")
+    body.stamper.taken(1, 1_000)
+
+    assert [body.stamper.acked_count(acked) for acked in (999, 1_000)] == [0, 2]
+
+
 def test_an_odd_event_is_opaque_and_the_next_one_is_read_again():
     odd = b'data: {"choices":[{"index":0,"delta":{"content":[{"type":["text"],"text":5}]}}]}\n\n'
     body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)

@@ -84,6 +84,17 @@ def test_an_event_is_acknowledged_when_the_last_byte_that_may_be_its_own_is():
     assert [stamper.acked_count(acked) for acked in (0, 99, 100, 249, 250, 10_000)] == [0, 0, 1, 1, 3, 3]
 
 
+def test_events_of_one_read_end_one_behind_the_other():
+    stamper = Stamper()
+    stamper.events([content(1), content(1), content(1)], 1, behind_bytes=(60, 20, 0))
+    assert stamper.acked_count(1_000) == 0  # none has been handed over yet
+    stamper.taken(1, 100)
+    stamper.events([content(1), content(1)], 2, behind_bytes=(150, 5))  # more than was written: cannot be true
+    stamper.taken(2, 200)
+
+    assert [stamper.acked_count(acked) for acked in (39, 40, 79, 80, 99, 100, 194, 195)] == [0, 1, 1, 2, 2, 4, 4, 5]
+
+
 def test_a_clock_that_goes_back_stands_still_instead():
     stamper = Stamper()
     stamper.events([content(1)], 10)
