@@ -142,6 +142,9 @@ async def test_good_streams_and_failing_probes_alert_nobody(tmp_path):
         await ask(sidecar, "halting", 80, PROBE)
         after = await said(sidecar)
     assert 'ending="missing_terminal",cause="",model="unfinished",probe="true"' in after
+    first = "gapline_time_to_first_content_seconds"
+    if share_over(before, after, first, 'model="good",probe="false",stream="true"', "0.5") > 0.05:
+        pytest.skip("the machine is so busy that good streams are slow")
     assert wrong(tmp_path, before, after, *fires_then_ends()) == ""
 
 
@@ -187,16 +190,32 @@ async def test_first_contents_after_half_a_second_are_told(tmp_path):
     assert wrong(tmp_path, before, after, *fires_then_ends(told)) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "objectives"),
-    [("jerky", ["95 % within 0.2 s"]), ("halting", ["95 % within 0.2 s", "99 % within 0.4 s"])],
-)
-async def test_gaps_over_their_objectives_are_told(tmp_path, name, objectives):
+def share_over(before: str, after: str, metric: str, labels: str, bound: str) -> float:
+    """The share of values above the end of a bucket, of those that came in between."""
+
+    def grown(key: str) -> float:
+        return float(samples(after)[key]) - float(samples(before).get(key, 0))
+
+    within = grown(f'{metric}_bucket{{{labels},le="{bound}"}}')
+    return 1 - within / grown(f"{metric}_count{{{labels}}}")
+
+
+@pytest.mark.parametrize(("name", "least"), [("jerky", 1), ("halting", 2)])
+async def test_gaps_over_their_objectives_are_told(tmp_path, name, least):
+    """A busy machine makes gaps longer, and never shorter: what is told is what the numbers say."""
     async with beside_a_model(tmp_path) as sidecar:
         await ask(sidecar, name)
         before = await said(sidecar)
         await ask(sidecar, name, 80)
         after = await said(sidecar)
+    labels = f'model="{name}",probe="false"'
+    shares = [share_over(before, after, "gapline_event_gap_seconds", labels, bound) for bound in ("0.2", "0.4")]
+    objectives = [
+        objective
+        for objective, share, most in zip(("95 % within 0.2 s", "99 % within 0.4 s"), shares, (0.05, 0.01), strict=True)
+        if share > most
+    ]
+    assert len(objectives) >= least
     told = [alert("GaplineGapsLong", "warning", model=name, objective=objective) for objective in objectives]
     assert wrong(tmp_path, before, after, *fires_then_ends(*told)) == ""
 
