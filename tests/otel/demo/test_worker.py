@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import aiohttp
 import pytest
 from aiohttp import web
@@ -41,6 +43,13 @@ async def test_a_header_that_makes_no_sense_is_refused_with_the_reason(
     response = await client.post("/v1/chat/completions", json={}, headers={faults.HEADER: "model-worker:stall=0"})
     assert response.status == 400
     assert await response.text() == ("x-demo-fault: '0': the seconds must be a number above 0 and at most 60\n")
+
+
+@pytest.mark.parametrize("buffer_bytes", [8_192, 65_536])
+def test_a_socket_has_the_buffers_that_are_asked_for(buffer_bytes: int) -> None:
+    with worker.sized_socket(socket.AF_INET, socket.SOCK_STREAM, buffer_bytes=buffer_bytes) as sized:
+        sizes = [sized.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+    assert sizes == [2 * buffer_bytes] * 2  # Linux counts its own bookkeeping in
 
 
 async def test_a_fault_of_another_hop_is_left_alone(app: web.Application, aiohttp_client: AiohttpClient) -> None:
