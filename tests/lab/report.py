@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from otel.demo.check import Comparison
 from tests.lab.marks import MEANING, WRONG, Mark, Marked
+from tests.lab.middles import PARTS
 from tests.lab.rows import Row, table
 from tests.lab.told import Kind
 
@@ -81,17 +82,14 @@ def _counts(marked: Marked) -> bool:
 
 
 def _planted(marked: Marked) -> str:
-    faults = marked.case.faults
-    if not faults:
-        return "nothing" if marked.truth == "healthy" else "a hop that buffers"
-    if len(faults) > 1:
-        return "two faults"
-    [fault] = faults
-    place = (
-        "" if fault.kind in _ANYWHERE else " at the source" if fault.hop == marked.case.chain.names[0] else " at a hop"
-    )
-    is_whole = len(marked.case.chain.tapped) == len(marked.case.chain.hops)
-    return f"{fault.kind}{place}" + ("" if is_whole else ", a tap missing")
+    case, chain = marked.case, marked.case.chain
+    around = "" if len(chain.tapped) == len(chain.hops) else ", a tap missing"
+    around += ", a hop buffers" if any(PARTS[place.part].holds is not None for place in chain.hops) else ""
+    if len(case.faults) != 1:
+        return ("two faults" if case.faults else "nothing") + around
+    [fault] = case.faults
+    place = "" if fault.kind in _ANYWHERE else " at the source" if fault.hop == chain.names[0] else " at a hop"
+    return f"{fault.kind}{place}{around}"
 
 
 def _column(marked: Marked) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from otel.demo.check import Comparison
 from tests.lab import report
@@ -39,6 +40,11 @@ def test_the_matrix_counts_what_was_named_for_what_was_planted() -> None:
     told = report.matrix([RIGHT, RIGHT, WRONG])
     assert "| planted | app_stall | app_stall @ |" in told
     assert "| stall at a hop | 2 | 1 |" in told
+
+
+def test_the_matrix_says_what_makes_a_chain_harder_to_see_through() -> None:
+    blind = replace(RIGHT, case=replace(RIGHT.case, chain=Chain.of(Part.MERGER, Part.APP).without("gateway")))
+    assert "| stall at a hop, a tap missing, a hop buffers | 1 |" in report.matrix([blind])
 
 
 def test_only_what_is_confidently_wrong_fails_a_run_with_whatever_evidence() -> None:
