@@ -1,11 +1,12 @@
 """Is the hop that buffers named, whatever the traffic, and nobody where all passes at once?
 
-    python -m tests.lab.buffering [--install] [--part nginx-gzip] [--heavy] [--out DIR]
+    python -m tests.lab.buffering [--install] [--part nginx-gzip] [--heavy] [--out DIR] [--brief]
 
 Every part stands at the gateway and at the inference proxy, with a tap at each hop, and is asked for healthy answers
 of several shapes, an engine's that sends every so manieth token among them. What a hop holds is known from its
 script, what was felt of it from the reader's stamps. Exit code 1 when a hold that was felt is not named, or somebody
-is accused of a healthy stream.
+is accused of a healthy stream. --brief: the parts that hold nothing stand four in a row, those that hold at the
+gateway alone, and each chain is asked for three of the shapes: a minute and a half.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,17 +23,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from itertools import cycle
+from importlib.util import find_spec
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
 from otel.demo.conduct import wait_for_verdict
 from otel.demo.processes import PortTakenError, Processes, StartError, exit_on_signals, free_ports, get
 from otel.demo.topology import Topology
-from tests.lab.chain import Chain
-from tests.lab.holding import MEANING, WRONG, Mark, expected, felt, mark
+from tests.lab.canary import Canary
+from tests.lab.chain import NAMES, Chain
+from tests.lab.holding import MEANING, WRONG, Mark, expected, felt, mark, waited
 from tests.lab.installed import Programs, programs
-from tests.lab.middles import MIDDLES, PARTS, Part, Rewrites
+from tests.lab.middles import MIDDLES, PARTS, WORKERS, Hold, Part, Rewrites
+from tests.lab.noise import Noise, waited_s
 from tests.lab.readers import Reader, read
 from tests.lab.shapes import BULKY_WORDS, Shape, model_of
 from tests.lab.told import HEADER, Told
@@ -52,13 +57,42 @@ TRAFFIC: Final = {
     Shape.BULKY: (700, BULKY_WORDS),
 }
 """Events of an answer of each shape, and words in each: seven seconds, so that most of what holds releases thrice."""
+ENGINES: Final = (Shape.STEADY,) * 2
+"""What an engine is asked for, twice: nobody tells it when to speak."""
+IN_A_ROW: Final = max(NAMES) - 1
+"""Parts of one chain behind its worker, where they share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One chain, which of its parts are on trial, and the shapes of the answers it is asked for."""
+
+    chain: Chain
+    parts: tuple[Part, ...]
+    shapes: tuple[Shape, ...]
+
+    @property
+    def holders(self) -> list[str]:
+        return [place.name for place in self.chain.hops if PARTS[place.part].holds]
+
+    @property
+    def hold(self) -> Hold | None:
+        """What the one part that holds does, where it is one."""
+        holds = [hold for place in self.chain.hops if (hold := PARTS[place.part].holds)]
+        return holds[0] if len(holds) == 1 else None
+
+    @property
+    def readers(self) -> list[Reader]:
+        """Who can ask: what packs answers packs none for ours."""
+        packs = any(Rewrites.CODING in PARTS[place.part].rewrites for place in self.chain.hops)
+        return [reader for reader in Reader if reader.is_here and not (packs and reader is Reader.OURS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One answer that was asked for, and what became of it. worst_s, holds and gaps: what the reader felt."""
 
-    part: Part
+    parts: tuple[Part, ...]
     chain: Chain
     shape: Shape
     reader: Reader
@@ -70,35 +104,61 @@ class Trial:
     gaps: int
     timeline: dict[str, Any]
 
+    @property
+    def is_held(self) -> bool:
+        return any(PARTS[place.part].holds for place in self.chain.hops)
+
     def __str__(self) -> str:
         felt_of_it = f"felt {self.holds} holds, {self.gaps} of them gaps, {self.worst_s:.2f} s"
         return f"{self.mark:<17}{self.shape:<14}{self.reader:<14}{self.said} ({self.confidence:g}); {felt_of_it}"
 
 
-def chains(part: Part, here: Programs) -> Iterator[Chain]:
-    """The part at each place. What packs answers needs somebody before it who lets the reader ask for that."""
-    yield Chain.of(Part.APP, part)
-    if Rewrites.CODING not in MIDDLES[part].rewrites:
-        yield Chain.of(part, Part.APP)
-    elif "node" in here.paths:
-        yield Chain.of(part, Part.NODE)
+def each_alone(parts: Iterable[Part], shapes: Sequence[Shape], here: Programs) -> Iterator[Plan]:
+    """A part at each place. What packs answers needs somebody before it who lets the reader ask for that.
+
+    An engine has nothing behind it that holds, and then a window.
+    """
+    for part in parts:
+        if part in WORKERS:
+            of_worker = [Chain.of(Part.APP, behind, worker=part) for behind in (Part.APP, Part.WINDOW)]
+            yield from (Plan(chain, (part,), ENGINES) for chain in of_worker)
+            continue
+        chains = [Chain.of(Part.APP, part)]
+        if Rewrites.CODING not in MIDDLES[part].rewrites:
+            chains.append(Chain.of(part, Part.APP))
+        elif "node" in here.paths:
+            chains.append(Chain.of(part, Part.NODE))
+        yield from (Plan(chain, (part,), tuple(shapes)) for chain in chains)
 
 
-def trials(part: Part, chain: Chain, shapes: Sequence[Shape], here: Programs, *, seed: int) -> list[Trial]:
-    """One answer of each shape through this chain."""
+def together(parts: Sequence[Part], shapes: Sequence[Shape]) -> Iterator[Plan]:
+    """Each part once, and every shape: what holds at the gateway, all else in as few chains as it fits into."""
+    holding = [part for part in parts if PARTS[part].holds]
+    passing = [part for part in parts if part not in {*holding, *WORKERS}]
+    rows = [passing[index : index + IN_A_ROW] for index in range(0, len(passing), IN_A_ROW)]
+    in_turn = cycle(shapes)
+    for row in rows:
+        fill = [Part.APP] * (min(NAMES) - 1 - len(row))
+        yield Plan(Chain.of(*row, *fill), tuple(row), tuple(islice(in_turn, AT_ONCE)))
+    for part in holding:
+        yield Plan(Chain.of(Part.APP, part), (part,), tuple(islice(in_turn, AT_ONCE)))
+
+
+def trials(plan: Plan, here: Programs, canary: Canary, *, seed: int) -> list[Trial]:
+    """One answer of each shape through the plan's chain."""
     with (
         tempfile.TemporaryDirectory(prefix="gapline-lab-", ignore_cleanup_errors=True) as folder,
         Processes(Path(folder)) as processes,
     ):
-        placed = _start(chain, Path(folder), processes, here)
-        packs = any(Rewrites.CODING in PARTS[place.part].rewrites for place in chain.hops)
-        readers = [reader for reader in Reader if reader.is_here and not (packs and reader is Reader.OURS)]
-        ask = partial(_trial, part, chain, placed, seed=seed)
-        holders = [place.name for place in chain.hops if PARTS[place.part].holds]
-        first = [place.name for place in chain.hops if PARTS[place.part].holds_first]
-        made = [ask(shapes[0], readers[0], holders=[*first, *holders])] if first else []
+        placed = _start(plan.chain, Path(folder), processes, here)
+        running = _Running(plan, placed, processes, canary)
+        first = [place.name for place in plan.chain.hops if PARTS[place.part].holds_first]
+        made = []
+        if first:
+            made.append(running.trial(plan.shapes[0], plan.readers[0], holders=[*first, *plan.holders], seed=seed))
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            made += pool.map(partial(ask, holders=holders), shapes, cycle(readers))
+            ask = partial(running.trial, holders=plan.holders, seed=seed)
+            made += pool.map(ask, plan.shapes, cycle(plan.readers))
         if ended := processes.ended():
             raise StartError(f"ended unasked: {', '.join(ended)}")
         return made
@@ -120,65 +180,80 @@ def _start(chain: Chain, folder: Path, processes: Processes, here: Programs) -> 
     raise AssertionError("the last try returns or raises")
 
 
-def _trial(
-    part: Part, chain: Chain, placed: Topology, shape: Shape, reader: Reader, *, holders: Sequence[str], seed: int
-) -> Trial:
-    told = Told(shape, *TRAFFIC[shape], seed=seed)
-    request_id = str(uuid.uuid4())
-    answer = read(
-        reader,
-        placed.gateway_url,
-        headers={
-            "x-request-id": request_id,
-            "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
-            HEADER: told.header(),
-        },
-        body={
-            "model": model_of(shape),
-            "messages": [{"role": "user", "content": "Tell me a story."}],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "max_tokens": told.events,
-        },
-    )
-    if answer.status != HTTPStatus.OK or not answer.is_whole:
-        raise StartError(f"{chain}: the answer was {answer.status}, {'' if answer.is_whole else 'not '}whole")
-    verdict = wait_for_verdict(placed.collector_url, request_id, hops=chain.taps)
-    _, timeline = get(f"{placed.collector_url}/v1/requests/{request_id}/timeline")
-    calm = told.calm()
-    was = felt(answer, calm)
-    hold = MIDDLES[part].holds
-    named = verdict["status"] == "named"
-    return Trial(
-        part,
-        chain,
-        shape,
-        reader,
-        mark(verdict, was, holders=holders, due=expected(calm, hold) if hold else None),
-        f"{verdict['cause']} @ {verdict['first_hop']}" if named else verdict["status"],
-        verdict["confidence"],
-        was.worst_s,
-        was.holds,
-        was.gaps,
-        json.loads(timeline) | {"verdict": verdict},
-    )
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A chain that answers."""
+
+    plan: Plan
+    placed: Topology
+    processes: Processes
+    canary: Canary
+
+    def trial(self, shape: Shape, reader: Reader, *, holders: Sequence[str], seed: int) -> Trial:
+        told = Told(shape, *TRAFFIC[shape], seed=seed)
+        request_id = str(uuid.uuid4())
+        began_s, before_s = time.monotonic(), self._waited_s()
+        answer = read(
+            reader,
+            self.placed.gateway_url,
+            headers={
+                "x-request-id": request_id,
+                "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
+                HEADER: told.header(),
+            },
+            body={
+                "model": model_of(shape),
+                "messages": [{"role": "user", "content": "Tell me a story."}],
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "max_tokens": told.events,
+            },
+        )
+        idle_s = {name: now_s - before_s[name] for name, now_s in self._waited_s().items()}
+        noise = Noise(self.canary.lag_s(began_s, time.monotonic()), idle_s)
+        chain = self.plan.chain
+        if answer.status != HTTPStatus.OK or not answer.is_whole:
+            raise StartError(f"{chain}: the answer was {answer.status}, {'' if answer.is_whole else 'not '}whole")
+        verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=chain.taps)
+        _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
+        is_scripted = chain.hops[0].part is Part.SCRIPTED
+        was = felt(answer, told.calm()) if is_scripted else waited(answer)
+        due = expected(told.calm(), self.plan.hold) if is_scripted and self.plan.hold else None
+        named = verdict["status"] == "named"
+        return Trial(
+            self.plan.parts,
+            chain,
+            shape,
+            reader,
+            mark(verdict, was, holders=holders, due=due, is_noise=noise.has_made(verdict, chain)),
+            f"{verdict['cause']} @ {verdict['first_hop']}" if named else verdict["status"],
+            verdict["confidence"],
+            was.worst_s,
+            was.holds,
+            was.gaps,
+            json.loads(timeline) | {"verdict": verdict},
+        )
+
+    def _waited_s(self) -> dict[str, float]:
+        return {run.name: waited_s(self.processes.pid(run.name)) for run in self.placed.commands}
 
 
 def report(done: Sequence[Trial]) -> str:
     """A row for every part: how often its holds were felt, and what was said of them."""
-    lines = ["| part | answers | holds felt | hop named | called buffering | nobody named | accused, missed |"]
-    lines.append("|---|" + "---:|" * 6)
-    for part in dict.fromkeys(trial.part for trial in done):
-        of = [trial for trial in done if trial.part is part]
+    heads = ("answers", "holds felt", "hop named", "called buffering", "nobody named", "machine busy", "wrong")
+    lines = [f"| part | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for part in dict.fromkeys(part for trial in done for part in trial.parts):
+        of = [trial for trial in done if part in trial.parts]
         counts = Counter(trial.mark for trial in of)
         named = counts[Mark.NAMED] + counts[Mark.CALLED_OTHERWISE]
         cells = [
             len(of),
-            sum(trial.holds > 0 for trial in of) if MIDDLES[part].holds else "",
+            sum(trial.holds > 0 for trial in of if trial.is_held),
             named,
             sum(trial.said.startswith("buffering") for trial in of),
             counts[Mark.HEALTHY] + counts[Mark.UNFELT],
-            counts[Mark.ACCUSED] + counts[Mark.MISSED] + counts[Mark.WRONG_HOP],
+            counts[Mark.DISTURBED],
+            sum(counts[each] for each in WRONG),
         ]
         lines.append(f"| {part} | " + " | ".join(str(cell or "") for cell in cells) + " |")
     counts = Counter(trial.mark for trial in done)
@@ -190,35 +265,47 @@ def is_passed(done: Iterable[Trial]) -> bool:
     return not any(trial.mark in WRONG for trial in done)
 
 
+def _keep(wrong: Iterable[Trial], folder: Path, *, seed: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for trial in wrong:
+        stands = "-".join(place.part for place in trial.chain.hops[1:])
+        (folder / f"{stands}-{trial.shape}-{seed}.json").write_text(json.dumps(trial.timeline, indent=1))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.lab.buffering", description=(__doc__ or "").split("\n", 1)[0]
     )
-    parser.add_argument("--part", type=Part, choices=list(MIDDLES), action="append", help="only this one; repeatable")
+    parser.add_argument(
+        "--part", type=Part, choices=[*MIDDLES, Part.LLAMA], action="append", help="only this one; repeatable"
+    )
     parser.add_argument("--shape", type=Shape, choices=list(TRAFFIC), action="append", help="only this; repeatable")
     parser.add_argument("--seed", type=int, default=1, help="of the answers [1]")
     parser.add_argument("--heavy", action="store_true", help="also parts of hundreds of megabytes")
     parser.add_argument("--install", action="store_true", help="real parts that are not here, where it may be")
+    parser.add_argument("--brief", action="store_true", help="each part once, in as few chains as it goes")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep verdict and stamps of what was wrong")
     options = parser.parse_args(arguments)
     exit_on_signals()
     here = programs(may_install=options.install, heavy=options.heavy)
     for name, why in here.missing.items():
         print(f"no {name}: {why}", flush=True)
+    has_llama = find_spec("xllamacpp") is not None
+    if not has_llama:
+        print("no llama: xllamacpp is not installed; `make demo-llama` gets it", flush=True)
+    asked = options.part or [*here.parts, Part.LLAMA]
+    parts = [p for p in asked if set(PARTS[p].needs) <= here.paths.keys() and (has_llama or p is not Part.LLAMA)]
+    shapes = options.shape or list(TRAFFIC)
+    plans = together(parts, shapes) if options.brief else each_alone(parts, shapes, here)
     done: list[Trial] = []
-    for part in options.part or here.parts:
-        if not set(MIDDLES[part].needs) <= here.paths.keys():
-            continue
-        for chain in chains(part, here):
-            print(f"-- {chain}", flush=True)
-            made = trials(part, chain, options.shape or list(TRAFFIC), here, seed=options.seed)
+    with Canary() as canary:
+        for plan in plans:
+            print(f"-- {plan.chain}", flush=True)
+            made = trials(plan, here, canary, seed=options.seed)
             done += made
             print("\n".join(map(str, made)), flush=True)
-            for trial in made:
-                if options.out is not None and trial.mark in WRONG:
-                    options.out.mkdir(parents=True, exist_ok=True)
-                    file = options.out / f"{part}-{chain.hops[-1].part}-{trial.shape}-{options.seed}.json"
-                    file.write_text(json.dumps(trial.timeline, indent=1))
+            if options.out is not None:
+                _keep([trial for trial in made if trial.mark in WRONG], options.out, seed=options.seed)
     print("\n" + report(done))
     return 0 if is_passed(done) else 1
 

@@ -74,9 +74,9 @@ class Chain:
     links: Links | None = None
 
     @classmethod
-    def of(cls, *middles: Part) -> Self:
-        """The plainest chain: a scripted worker, and behind it these middles."""
-        parts = (Part.SCRIPTED, *middles)
+    def of(cls, *middles: Part, worker: Part = Part.SCRIPTED) -> Self:
+        """The plainest chain: a worker, and behind it these middles."""
+        parts = (worker, *middles)
         return cls(tuple(Place(name, part) for name, part in zip(NAMES[len(parts)], parts, strict=True)))
 
     def without(self, *names: str) -> Self:

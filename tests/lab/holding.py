@@ -47,7 +47,7 @@ MEANING: Final = {
     Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} gaps or more were felt, and it was not called {BUFFERING}",
     Mark.HEALTHY: "nobody holds, nobody was named",
     Mark.UNFELT: "it holds less than a reader notices, and nobody was named",
-    Mark.DISTURBED: "the reader waited for what no hop holds: the machine was busy",
+    Mark.DISTURBED: "somebody was named for what no hop holds: the machine was busy",
     Mark.MISSED: "the reader felt it, and nobody was named",
     Mark.WRONG_HOP: "the reader felt it, and another hop was named",
     Mark.ACCUSED: "nobody holds, the reader felt nothing, and somebody was named",
@@ -95,6 +95,12 @@ def felt(seen: Answer, calm: Spoken) -> Felt:
     return Felt(tuple(added))
 
 
+def waited(seen: Answer) -> Felt:
+    """Every wait as it was, of an answer that nobody wrote a script for: a model's own pauses are in it."""
+    texts_s = [receipt.at_s for receipt in seen.receipts if receipt.chars]
+    return Felt(tuple(after_s - before_s for before_s, after_s in pairwise([0.0, *texts_s, seen.ended_s])))
+
+
 def expected(calm: Spoken, hold: Hold) -> Felt | None:
     """What a reader feels of such a hold where nothing else takes time; None where the hold has no known size."""
     if hold.texts is None and hold.size_bytes is None:
@@ -116,19 +122,27 @@ def _silence_s(due: Sequence[float], reached: Sequence[int], after: int, until: 
     return max((due[index + 1] - due[index] for index in range(first, last)), default=0.0)
 
 
-def mark(verdict: Mapping[str, Any], was: Felt, *, holders: Sequence[str], due: Felt | None = None) -> Mark:
+def mark(
+    verdict: Mapping[str, Any],
+    was: Felt,
+    *,
+    holders: Sequence[str],
+    due: Felt | None = None,
+    is_noise: bool = False,
+) -> Mark:
     """The mark of the verdict on one answer. holders: the hops that hold what passes, if any; due: what was expected
-    of them, None where that is not known."""
+    of them, None where that is not known. is_noise: the machine may have made what somebody is named for."""
     named = verdict["first_hop"] if verdict["status"] == "named" else None
     if not holders:
         if named is None:
             return Mark.HEALTHY
-        return Mark.DISTURBED if was.worst_s > FELT_S else Mark.ACCUSED
+        return Mark.DISTURBED if is_noise or was.worst_s > FELT_S else Mark.ACCUSED
     is_right = named in holders and verdict["cause"] in HOLDS
     if not is_right and was.holds and due is not None and due.worst_s < NOTICED_S:
         return Mark.DISTURBED
     if named is None:
         return Mark.MISSED if was.holds else Mark.UNFELT
     if not is_right:
-        return Mark.WRONG_HOP
+        is_beside = any(other["first_hop"] in holders and other["cause"] in HOLDS for other in verdict["others"])
+        return Mark.DISTURBED if is_noise and (is_beside or not was.holds) else Mark.WRONG_HOP
     return Mark.CALLED_OTHERWISE if was.gaps >= RELEASES and verdict["cause"] != BUFFERING else Mark.NAMED

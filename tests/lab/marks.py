@@ -11,8 +11,6 @@ from typing import Any, Final
 from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
-from otel.demo.faults import CLIENT
-from otel.demo.topology import sidecar_of
 from tests.lab.draw import Case
 from tests.lab.noise import EXPLAINS, Noise
 from tests.lab.readers import Reader
@@ -132,11 +130,7 @@ def _is_noise(case: Case, known: Truth, verdict: Mapping[str, Any], noise: Noise
     named_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
     if known.excess_s is not None:
         return known.excess_s > max(QUIET_S, EXPLAINS * named_s) and named_s > 0
-    hop = verdict["first_hop"]
-    if hop not in (*case.chain.names, CLIENT):
-        return False
-    before = [sidecar_of(case.chain.before(hop))] if hop != case.chain.names[0] else []
-    return noise.explains(named_s, hop, sidecar_of(hop), *before)
+    return noise.has_made(verdict, case.chain)
 
 
 def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, is_noise: bool) -> Mark:

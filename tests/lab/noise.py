@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from otel.demo.faults import CLIENT
+from otel.demo.topology import sidecar_of
+from tests.lab.chain import Chain
 
 NS: Final = 1_000_000_000
 EXPLAINS: Final = 0.8
@@ -25,6 +29,15 @@ class Noise:
     def explains(self, seconds: float, *names: str) -> bool:
         """Whether the machine may have made a wait of so many seconds that lies between these processes."""
         return max((self.waited_s.get(name, 0.0) for name in names), default=0.0) >= EXPLAINS * seconds > 0
+
+    def has_made(self, verdict: Mapping[str, Any], chain: Chain) -> bool:
+        """Whether the machine may have made the wait that this verdict names somebody for."""
+        hop = verdict["first_hop"]
+        if hop not in (*chain.names, CLIENT):
+            return False
+        longest_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
+        before = [sidecar_of(chain.before(hop))] if hop != chain.names[0] else []
+        return self.explains(longest_s, hop, sidecar_of(hop), *before)
 
 
 def waited_s(pid: int) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.demo.answer import Answer, Receipt
-from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, expected, felt, mark
+from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, expected, felt, mark, waited
 from tests.lab.middles import Hold
 from tests.lab.shapes import Shape, Spoken, answer
 
@@ -82,8 +83,25 @@ def test_what_a_small_hold_cannot_have_done_was_the_machine() -> None:
     assert mark(verdict(), HELD, holders=["gateway"], due=HELD) is Mark.MISSED
 
 
-def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, str | None]:
-    return {"status": "healthy" if hop is None else "named", "cause": cause or "none", "first_hop": hop}
+def test_what_the_machine_made_hides_no_hold() -> None:
+    lag = verdict("self", "gateway")
+    assert mark(lag, NOTHING, holders=[], is_noise=True) is Mark.DISTURBED
+    assert mark(lag, NOTHING, holders=["gateway"], is_noise=True) is Mark.DISTURBED
+    assert mark(lag, HELD, holders=["gateway"], is_noise=True) is Mark.WRONG_HOP
+    assert mark(lag | {"others": [verdict("buffering", "gateway")]}, HELD, holders=["gateway"]) is Mark.WRONG_HOP
+    beside = lag | {"others": [verdict("buffering", "gateway")]}
+    assert mark(beside, HELD, holders=["gateway"], is_noise=True) is Mark.DISTURBED
+    assert mark(verdict(), HELD, holders=["gateway"], is_noise=True) is Mark.MISSED
+
+
+def test_of_an_answer_without_a_script_the_waits_are_all_that_is_known() -> None:
+    seen = Answer(200, (Receipt(0.5, 3), Receipt(0.6, 0), Receipt(1.5, 2)), 1.6, is_whole=True, is_done=True)
+    assert waited(seen).added_s == (0.5, 1.0, pytest.approx(0.1))
+
+
+def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, Any]:
+    status = "healthy" if hop is None else "named"
+    return {"status": status, "cause": cause or "none", "first_hop": hop, "others": []}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +120,6 @@ def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, str |
     ],
 )
 def test_the_mark_follows_from_who_holds_and_what_was_felt(
-    said: dict[str, str | None], was: Felt, holders: list[str], expected: Mark
+    said: dict[str, Any], was: Felt, holders: list[str], expected: Mark
 ) -> None:
     assert mark(said, was, holders=holders) is expected

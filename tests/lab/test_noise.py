@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from otel.demo.topology import sidecar_of
+from tests.lab.chain import Chain
+from tests.lab.middles import Part
 from tests.lab.noise import Noise, waited_s
 
 
@@ -19,6 +22,14 @@ def test_a_wait_is_explained_by_a_process_it_lies_between_that_waited_for_most_o
     assert not noise.explains(0.3, "router")
     assert not noise.explains(0.3, "filter")
     assert not noise.explains(0.0, "gateway")
+
+
+def test_a_verdict_is_the_machines_where_a_process_at_the_named_wait_waited_as_long() -> None:
+    chain = Chain.of(Part.APP, Part.APP)
+    named = {"first_hop": "gateway", "contributions": [{"seconds": 0.5}, {"seconds": -0.1}]}
+    assert Noise(0.0, {sidecar_of("inference-proxy"): 0.5}).has_made(named, chain) is True
+    assert Noise(0.0, {"model-worker": 0.5}).has_made(named, chain) is False
+    assert Noise(0.0, {"gateway": 0.5}).has_made(named | {"first_hop": None}, chain) is False
 
 
 @pytest.mark.e2e
