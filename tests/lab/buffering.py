@@ -65,11 +65,19 @@ IN_A_ROW: Final = max(NAMES) - 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One chain, which of its parts are on trial, and the shapes of the answers it is asked for."""
+    """One chain, which of its parts are on trial, and the shapes of the answers it is asked for.
+
+    words: that an event has at least, but for those of a long answer.
+    """
 
     chain: Chain
     parts: tuple[Part, ...]
     shapes: tuple[Shape, ...]
+    words: int = 1
+
+    def told(self, shape: Shape, *, seed: int) -> Told:
+        events, words = TRAFFIC[shape]
+        return Told(shape, events, words if shape is Shape.LONG else max(words, self.words), seed=seed)
 
     @property
     def holders(self) -> list[str]:
@@ -128,7 +136,9 @@ def each_alone(parts: Iterable[Part], shapes: Sequence[Shape], here: Programs) -
             chains.append(Chain.of(part, Part.APP))
         elif "node" in here.paths:
             chains.append(Chain.of(part, Part.NODE))
-        yield from (Plan(chain, (part,), tuple(shapes)) for chain in chains)
+        at_gateway, *elsewhere = chains
+        yield Plan(at_gateway, (part,), tuple(shapes), words=_words(part))
+        yield from (Plan(chain, (part,), tuple(shapes)) for chain in elsewhere)
 
 
 def together(parts: Sequence[Part], shapes: Sequence[Shape]) -> Iterator[Plan]:
@@ -141,7 +151,12 @@ def together(parts: Sequence[Part], shapes: Sequence[Shape]) -> Iterator[Plan]:
         fill = [Part.APP] * (min(NAMES) - 1 - len(row))
         yield Plan(Chain.of(*row, *fill), tuple(row), tuple(islice(in_turn, AT_ONCE)))
     for part in holding:
-        yield Plan(Chain.of(Part.APP, part), (part,), tuple(islice(in_turn, AT_ONCE)))
+        yield Plan(Chain.of(Part.APP, part), (part,), tuple(islice(in_turn, AT_ONCE)), words=_words(part))
+
+
+def _words(part: Part) -> int:
+    """gzip packs a whole ordinary answer into one release, which cannot be told from a stall."""
+    return BULKY_WORDS if Rewrites.CODING in MIDDLES[part].rewrites else 1
 
 
 def trials(plan: Plan, here: Programs, canary: Canary, *, seed: int) -> list[Trial]:
@@ -190,7 +205,7 @@ class _Running:
     canary: Canary
 
     def trial(self, shape: Shape, reader: Reader, *, holders: Sequence[str], seed: int) -> Trial:
-        told = Told(shape, *TRAFFIC[shape], seed=seed)
+        told = self.plan.told(shape, seed=seed)
         request_id = str(uuid.uuid4())
         began_s, before_s = time.monotonic(), self._waited_s()
         answer = read(

@@ -14,7 +14,7 @@ from tests.lab.holding import Mark
 from tests.lab.installed import Programs
 from tests.lab.middles import MIDDLES, Hold, Part
 from tests.lab.readers import Reader
-from tests.lab.shapes import Shape
+from tests.lab.shapes import BULKY_WORDS, Shape
 
 NOTHING = Programs({}, {})
 NODE = Programs({"node": "/bin/node", "nginx": "/bin/nginx"}, {})
@@ -32,6 +32,15 @@ def test_what_packs_answers_stands_behind_nobody_who_would_not_let_it() -> None:
     [plan] = each_alone([Part.NGINX_GZIP], list(TRAFFIC), NOTHING)
     assert plan.chain.place("gateway").part is Part.NGINX_GZIP
     assert Reader.OURS not in plan.readers
+
+
+def test_what_packs_answers_is_asked_for_large_ones_at_the_gateway_and_for_ordinary_ones_elsewhere() -> None:
+    at_gateway, at_proxy = each_alone([Part.NGINX_GZIP], list(TRAFFIC), NODE)
+    assert [plan.told(Shape.STEADY, seed=1).words for plan in (at_gateway, at_proxy)] == [BULKY_WORDS, 1]
+    assert at_gateway.told(Shape.LONG, seed=1).words == 1
+    [window, _] = each_alone([Part.WINDOW], list(TRAFFIC), NODE)
+    assert window.told(Shape.BULKY, seed=1).words == BULKY_WORDS
+    assert window.told(Shape.STEADY, seed=1).words == 1
 
 
 def test_an_engine_has_a_window_behind_it_or_nothing_that_holds() -> None:
