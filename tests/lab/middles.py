@@ -189,7 +189,12 @@ MIDDLES: Final[Mapping[Part, Middle]] = {
         rewrites=frozenset({Rewrites.FRAMES, Rewrites.USAGE, Rewrites.TRACE}),
     ),
     Part.VLLM_ROUTER: Middle(
-        ("--worker-urls", "${next}", "--host", "127.0.0.1", "--port", "${port}"),
+        (
+            *("--worker-urls", "${next}", "--host", "127.0.0.1", "--port", "${port}"),
+            *("--worker-startup-check-interval", "1"),  # seconds; by default it asks a worker every 30
+            *("--health-check-endpoint", "/healthz"),  # what it asks the hop before it
+            *("--prometheus-port", "0"),  # else a fixed one
+        ),
         program="vllm-router",
         health="/health",
         is_heavy=True,
