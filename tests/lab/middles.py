@@ -10,7 +10,7 @@ from string import Template
 from typing import Final
 from urllib.parse import urlsplit
 
-from otel.demo.processes import READY_WITHIN_S, Command
+from otel.demo.processes import READY_WITHIN_S, Command, free_ports
 from otel.demo.topology import url
 from tests.lab.apps import MERGED_EVENTS, PIECE_BYTES, WINDOW_EVENTS, Does
 
@@ -126,6 +126,7 @@ def _words(hop: str, *, port: int, asked_url: str, own: Path) -> dict[str, str]:
         "config": str(own / CONFIG),
         "files": str(FILES),
         "here": str(HERE),
+        "free": str(free_ports(1)[0]),
     }
 
 
@@ -193,7 +194,7 @@ MIDDLES: Final[Mapping[Part, Middle]] = {
             *("--worker-urls", "${next}", "--host", "127.0.0.1", "--port", "${port}"),
             *("--worker-startup-check-interval", "1"),  # seconds; by default it asks a worker every 30
             *("--health-check-endpoint", "/healthz"),  # what it asks the hop before it
-            *("--prometheus-port", "0"),  # else a fixed one
+            *("--prometheus-port", "${free}"),  # else a fixed one
         ),
         program="vllm-router",
         health="/health",
