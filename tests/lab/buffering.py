@@ -98,12 +98,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One answer that was asked for, and what became of it. worst_s, holds and gaps: what the reader felt."""
+    """One answer that was asked for, and what became of it. is_held: a part may have held it.
+
+    worst_s, holds and gaps: what the reader felt.
+    """
 
     parts: tuple[Part, ...]
     chain: Chain
     shape: Shape
     reader: Reader
+    is_held: bool
     mark: Mark
     said: str
     confidence: float
@@ -111,10 +115,6 @@ class Trial:
     holds: int
     gaps: int
     timeline: dict[str, Any]
-
-    @property
-    def is_held(self) -> bool:
-        return any(PARTS[place.part].holds for place in self.chain.hops)
 
     def __str__(self) -> str:
         felt_of_it = f"felt {self.holds} holds, {self.gaps} of them gaps, {self.worst_s:.2f} s"
@@ -240,6 +240,7 @@ class _Running:
             chain,
             shape,
             reader,
+            bool(holders),
             mark(verdict, was, holders=holders, due=due, is_noise=noise.has_made(verdict, chain)),
             f"{verdict['cause']} @ {verdict['first_hop']}" if named else verdict["status"],
             verdict["confidence"],
