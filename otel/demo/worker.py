@@ -73,7 +73,8 @@ def serve(app: web.Application, *, port: int, buffer_bytes: int | None = None) -
 
     buffer_bytes: of the kernel, for what is received and what is sent; None is as the machine is set.
     """
-    app.router.add_get("/healthz", health)
+    for path in ("/healthz", "/health"):  # routers ask an engine for the latter
+        app.router.add_get(path, health)
     listener = sized_socket(socket.AF_INET, buffer_bytes=buffer_bytes)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

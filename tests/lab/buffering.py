@@ -57,8 +57,8 @@ TRAFFIC: Final = {
     Shape.BULKY: (700, BULKY_WORDS),
 }
 """Events of an answer of each shape, and words in each: seven seconds, so that most of what holds releases thrice."""
-ENGINES: Final = (Shape.STEADY,) * 2
-"""What an engine is asked for, twice: nobody tells it when to speak."""
+ENGINES: Final = (Shape.STEADY,)
+"""What an engine is asked for: nobody tells it when to speak, and a second answer would wait for the first."""
 IN_A_ROW: Final = max(NAMES) - 1
 """Parts of one chain behind its worker, where they share one."""
 

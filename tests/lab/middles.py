@@ -193,7 +193,6 @@ MIDDLES: Final[Mapping[Part, Middle]] = {
         (
             *("--worker-urls", "${next}", "--host", "127.0.0.1", "--port", "${port}"),
             *("--worker-startup-check-interval", "1"),  # seconds; by default it asks a worker every 30
-            *("--health-check-endpoint", "/healthz"),  # what it asks the hop before it
             *("--prometheus-port", "${free}"),  # else a fixed one
         ),
         program="vllm-router",

@@ -52,7 +52,7 @@ def test_a_process_is_ready_when_it_answers_and_gone_when_the_block_is_left(tmp_
         processes.start(worker(port))
         processes.wait_ready(ready.append)
         pid = processes.pid("worker")
-        assert get(f"http://127.0.0.1:{port}/healthz") == (200, b"ok\n")
+        assert get(f"http://127.0.0.1:{port}/healthz") == get(f"http://127.0.0.1:{port}/health") == (200, b"ok\n")
     assert ready == ["worker"]
     assert not is_running(pid)
 
