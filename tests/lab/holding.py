@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from otel.demo.answer import Answer, Receipt
 from tests.lab.middles import Hold
+from tests.lab.noise import EXPLAINS
 from tests.lab.shapes import Spoken
 
 FELT_S: Final = 0.3
@@ -136,7 +137,8 @@ def mark(
     if not holders:
         if named is None:
             return Mark.HEALTHY
-        return Mark.DISTURBED if is_noise or was.worst_s > FELT_S else Mark.ACCUSED
+        named_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
+        return Mark.DISTURBED if is_noise or was.worst_s > max(FELT_S, EXPLAINS * named_s) else Mark.ACCUSED
     is_right = named in holders and verdict["cause"] in HOLDS
     if not is_right and was.holds and due is not None and due.worst_s < NOTICED_S:
         return Mark.DISTURBED

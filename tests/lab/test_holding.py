@@ -94,6 +94,12 @@ def test_what_the_machine_made_hides_no_hold() -> None:
     assert mark(verdict(), HELD, holders=["gateway"], is_noise=True) is Mark.MISSED
 
 
+def test_nobody_is_accused_of_more_than_the_reader_felt() -> None:
+    stalled = verdict("app_stall", "gateway")
+    assert mark(stalled, HELD, holders=[]) is Mark.DISTURBED
+    assert mark(stalled | {"contributions": [{"seconds": 3.0}]}, HELD, holders=[]) is Mark.ACCUSED
+
+
 def test_of_an_answer_without_a_script_the_waits_are_all_that_is_known() -> None:
     seen = Answer(200, (Receipt(0.5, 3), Receipt(0.6, 0), Receipt(1.5, 2)), 1.6, is_whole=True, is_done=True)
     assert waited(seen).added_s == (0.5, 1.0, pytest.approx(0.1))
@@ -101,7 +107,8 @@ def test_of_an_answer_without_a_script_the_waits_are_all_that_is_known() -> None
 
 def verdict(cause: str | None = None, hop: str | None = None) -> dict[str, Any]:
     status = "healthy" if hop is None else "named"
-    return {"status": status, "cause": cause or "none", "first_hop": hop, "others": []}
+    term = {"segment": "app", "seconds": 0.5}
+    return {"status": status, "cause": cause or "none", "first_hop": hop, "others": [], "contributions": [term]}
 
 
 @pytest.mark.parametrize(
