@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import accumulate
 from typing import Final
 
-from otel.align import Lane, is_outstanding
+from otel.align import Lane, acknowledged, is_outstanding
 from otel.hop import Hop, KernelSample
 
 SAMPLE_NS: Final = 250_000_000
@@ -166,13 +166,14 @@ def whereabouts_over(lane: Lane, first: int, last: int, *, is_delivered: bool) -
     """
     if lane.hop.timeline.window_peak_bytes is None:
         return Whereabouts.UNKNOWN, None
-    company = stuck(lane, lane.hop.traffic.event_count, lane.arrived[first], lane.taken[last] + SAMPLE_NS)
+    acked = acknowledged(lane)
+    company = stuck(lane, lane.hop.traffic.event_count, lane.arrived[first], acked[last] + SAMPLE_NS)
     if is_delivered:
         return Whereabouts.PEER, company
     if company is None or not company.stuck_ns:
         return Whereabouts.UNKNOWN, None
     if company.lost_share <= LOST_SHARE and company.shrunk_share < SHRUNK_SHARE:
-        if _fills_the_window(lane, first, last):
+        if _fills_the_window(lane, lane.seq[last] - lane.seq[first], acked[last] - acked[first]):
             return Whereabouts.WINDOW, company
         if company.shrunk_share >= WINDOW_MOVED_SHARE:
             return Whereabouts.UNKNOWN, company
@@ -185,13 +186,13 @@ def _is_lossy(sample: KernelSample) -> bool:
     return sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_resending
 
 
-def _fills_the_window(lane: Lane, first: int, last: int) -> bool:
-    """Whether from one event to another about as much passed in each round trip as the reader has room for."""
-    hop, took_ns = lane.hop, lane.taken[last] - lane.taken[first]
+def _fills_the_window(lane: Lane, events: int, took_ns: int) -> bool:
+    """Whether about as much passed in each round trip as the reader has room for."""
+    hop = lane.hop
     travel_ns, peak_bytes = hop.timeline.round_trip_ns, hop.timeline.window_peak_bytes
     if not travel_ns or not peak_bytes or took_ns <= 0:
         return False
-    passed_bytes = hop.traffic.bytes_out * (lane.seq[last] - lane.seq[first]) / max(1, hop.traffic.event_count)
+    passed_bytes = hop.traffic.bytes_out * events / max(1, hop.traffic.event_count)
     return passed_bytes * travel_ns >= WINDOW_FILLED_SHARE * peak_bytes * took_ns
 
 
