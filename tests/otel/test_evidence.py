@@ -174,9 +174,10 @@ class TestUnread:
 
     def test_the_longest_such_time_is_told_with_how_small_the_window_was(self):
         small = [replace(s, offset_ns=s.offset_ns + S) for s in series(window=PEAK // 4, count=5)]
+        small[2] = replace(small[2], window_bytes=PEAK // 8)
         half = series(window=PEAK // 2, count=4)
         again = replace(OPEN, offset_ns=AT + 500 * MS)
-        assert self.of(OPEN, *half, again, *small) == Unread(AT + S, 400 * MS, PEAK // 4, PEAK)
+        assert self.of(OPEN, *half, again, *small) == Unread(AT + S, 400 * MS, PEAK // 8, PEAK)
 
     def test_what_it_grows_to_later_does_not_make_it_small(self):
         assert self.of(*series(window=PEAK // 4), replace(OPEN, offset_ns=AT + 2 * S)) is None

@@ -107,6 +107,14 @@ def test_a_reader_that_left_unread_what_it_had_is_told_of_where_nobody_made_it_w
     }
 
 
+def test_the_window_of_a_hop_without_a_record_says_nothing_of_the_reader():
+    *inner, last = run(Chain())
+    looks = [KernelSample(at * 100 * MS, 121, 0, 0, PEAK if at < 10 else 0, 0, 0, 0) for at in range(20)]
+    hops = [*inner, replace(last, timeline=replace(last.timeline, samples=tuple(looks)))]
+    assert judge(join(hops)).unread is not None
+    assert judge(join(hops, expected_path=[*NAMES, "edge"])).unread is None
+
+
 @pytest.mark.parametrize(
     ("chain", "is_told"), [(Chain(stalls=[(PROXY, 40, 2 * S)]), True), (Chain(slow_reader=(40, 5 * S)), False)]
 )

@@ -170,10 +170,10 @@ def test_when_it_happens_changes_nothing(rate, later_ns):
 
 
 def far(start, *, ticks=50, **fields):
-    """The looks at a reader 300 ms away that takes what the path carries: something is always on its way to it, and
+    """The looks at a reader 400 ms away that takes what the path carries: something is always on its way to it, and
     most looks find nothing acknowledged since the last one."""
     return [
-        look(tick, **{"acked_bytes": 10_000 + tick // 3, "in_flight_segments": 2, "round_trip_ns": 300 * MS} | fields)
+        look(tick, **{"acked_bytes": 10_000 + tick // 5, "in_flight_segments": 2, "round_trip_ns": 400 * MS} | fields)
         for tick in range(start, start + ticks)
     ]
 
