@@ -133,7 +133,7 @@ class Keeper:
         try:
             pair = await self._source.pair()
             if pair != self._shown:
-                await asyncio.to_thread(self._load, *pair)
+                self._load(*pair)  # not in a thread: between certificate and key no handshake may begin
         except (ApiError, MaterialError, OSError, ValueError) as error:
             is_race = isinstance(error, ApiError) and error.is_conflict
             if not is_race:
