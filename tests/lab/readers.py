@@ -133,7 +133,8 @@ def _by_curl(url: str, headers: Mapping[str, str], body: Mapping[str, object], r
     status = int(HTTPStatus.OK)
     if len(said) == 3:
         status = int(said[0])
-        start_s = ended_s - (float(said[2]) - float(said[1]))
+        asked_s = ended_s - (float(said[2]) - float(said[1]))
+        start_s = min([asked_s, *(at_s for at_s, _ in got[:1])])  # we saw its end a moment later than curl did
     receipts = tuple(receipt(event, at_s=at_s - start_s) for at_s, event in got)
     return Answer(status, receipts, ended_s - start_s, is_whole, any(event == b"data: [DONE]" for _, event in got))
 
