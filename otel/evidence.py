@@ -33,6 +33,9 @@ WINDOW_MOVED_SHARE: Final = 0.05
 WINDOW_FILLED_SHARE: Final = 0.5
 """What passes in each round trip is never more than the reader's window: from half of that on it is the window that
 lets no more pass, since segments seldom fill it."""
+UNHEARD_NS: Final = 500_000_000
+"""So long and a round trip pass, at the most, until a kernel that takes a window for shut has asked again and knows:
+after 200 ms and a round trip it asks, then comes the answer, then our next look."""
 UNREAD_NS: Final = 250_000_000
 UNREAD_LOOKS: Final = 2
 """A window may be at half of its peak for a moment: this long, in so many looks, it is while nobody reads."""
@@ -46,7 +49,12 @@ class Whereabouts(Enum):
     PEER = "with the peer"
     NETWORK = "in the network"
     WINDOW = "in the network, as many as the peer's window lets pass"
+    UNHEARD = "with the peer, or its word that it has room again was lost"
     UNKNOWN = "not sampled"
+
+
+IN_DOUBT: Final = frozenset({Whereabouts.WINDOW, Whereabouts.UNHEARD})
+"""Neither the link nor the peer can be told from the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,10 @@ def whereabouts(
     worst = max(answers, key=lambda s: s.stuck_ns, default=None)
     if worst is None or (worst.stuck_ns < 0.5 * term_ns and not _is_loss_felt(lane, worst, term_ns)):
         return Whereabouts.PEER, worst
-    return _company(worst), worst
+    where = _company(worst)
+    if where is Whereabouts.PEER and _may_be_unheard(lane, worst):
+        return Whereabouts.UNHEARD, worst
+    return where, worst
 
 
 def whereabouts_over(lane: Lane, first: int, last: int, *, is_delivered: bool) -> tuple[Whereabouts, Stuck | None]:
@@ -184,6 +195,14 @@ def _is_lossy(sample: KernelSample) -> bool:
     """Whether something is being sent again. Backing off with nothing in flight is asking a shut window."""
     is_resending = sample.backoff > 0 and sample.in_flight_segments > 0
     return sample.congestion_state >= LOSS_STATE or sample.lost_segments > 0 or is_resending
+
+
+def _may_be_unheard(lane: Lane, found: Stuck) -> bool:
+    """Whether a window may have seemed shut because the link, which loses, lost the word that there is room again:
+    with nothing under way nobody says it a second time until our kernel asks."""
+    timeline = lane.hop.timeline
+    is_short = found.stuck_ns <= UNHEARD_NS + (timeline.round_trip_ns or 0)
+    return is_short and any(_is_lossy(sample) for sample in timeline.samples)
 
 
 def _fills_the_window(lane: Lane, events: int, took_ns: int) -> bool:

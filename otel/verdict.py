@@ -19,7 +19,7 @@ from otel.attempts import with_lost
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
 from otel.departure import with_ignored
-from otel.evidence import Whereabouts, unread
+from otel.evidence import IN_DOUBT, Stuck, Whereabouts, unread
 from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import CLIENT, Ending, Hop, TapRole
 from otel.join import Path
@@ -144,13 +144,19 @@ def _doubt(finding: Finding, lineup: Lineup | None, rhythm: Rhythm | None, polic
             "the rhythm of this source is unknown: the answer shows fewer than five bursts, and no other answer of "
             f"{source} has been seen"
         )
-    if finding.where is Whereabouts.WINDOW and finding.kernel is not None:
-        who = CLIENT if finding.segment.kind is Kind.READER else finding.segment.downstream
-        room = f"its window of {finding.kernel.window_peak_bytes:,} bytes is all that can be on its way"
-        return f"whether {who} has too little room or the way to it is too long: {room}"
+    if finding.where in IN_DOUBT and finding.kernel is not None:
+        return _doubt_of_the_peer(finding, finding.kernel)
     if _is_shown_above(finding, lineup):
         return f"a hop above {finding.segment.downstream} shows the same silence at another place of the rewritten text"
     return None
+
+
+def _doubt_of_the_peer(finding: Finding, kernel: Stuck) -> str:
+    who = CLIENT if finding.segment.kind is Kind.READER else finding.segment.downstream
+    if finding.where is Whereabouts.UNHEARD:
+        return f"whether {who} did not read or a link that loses lost the word that it has room again"
+    room = f"its window of {kernel.window_peak_bytes:,} bytes is all that can be on its way"
+    return f"whether {who} has too little room or the way to it is too long: {room}"
 
 
 def _is_empty(path: Path) -> bool:
@@ -168,7 +174,7 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
     confidence = finding.confidence
     if lineup is not None and finding.decomposition is not None and not lineup.by_ordinal:
         confidence *= 0.9
-    if finding.where in {Whereabouts.UNKNOWN, Whereabouts.WINDOW}:
+    if finding.where in IN_DOUBT | {Whereabouts.UNKNOWN}:
         confidence *= 0.7
     if any(lane.hop.timeline.is_thinned for lane in (lineup.lanes if lineup else ())):
         confidence *= 0.9

@@ -16,7 +16,7 @@ from otel import decompose, pace
 from otel.align import Lane
 from otel.buffering import EDGE, LOOK_NS, Comb, combs_of
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
-from otel.evidence import Stuck, Whereabouts, whereabouts, whereabouts_over
+from otel.evidence import IN_DOUBT, Stuck, Whereabouts, whereabouts, whereabouts_over
 from otel.findings import Cause, Finding, Policy
 from otel.hop import WEBSOCKET, EventClass
 from otel.rhythm import Rhythm, rhythm_of
@@ -167,7 +167,7 @@ def _cause_of_pace(lineup: Lineup, behind: pace.Behind) -> tuple[Cause, Stuck | 
     n = _lane_before(lineup, segment)
     stretch = behind.wait.windows[n]
     where, kernel = whereabouts_over(lineup.lanes[n], stretch.first, stretch.last, is_delivered=behind.is_delivered)
-    if where in {Whereabouts.NETWORK, Whereabouts.WINDOW}:
+    if where is Whereabouts.NETWORK or where in IN_DOUBT:
         return Cause.NETWORK, kernel, where
     return Cause.SLOW_READER if segment.kind is Kind.READER else Cause.THROTTLING, kernel, where
 
@@ -237,7 +237,7 @@ def _cause_behind(
     else:
         events = [0] if wait.wait is Wait.FIRST_EVENT else [lane.count - 1]
     where, kernel = whereabouts(lane, events, term, is_end=wait.wait is Wait.END)
-    if where is Whereabouts.NETWORK:
+    if where is Whereabouts.NETWORK or where in IN_DOUBT:
         return Cause.NETWORK, kernel, where
     if segment.kind is Kind.READER and not (lineup.has_record and wait.wait is Wait.FIRST_EVENT):
         return late, kernel, where  # a record shows the way of the request as well, and nobody can be late for that

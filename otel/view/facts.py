@@ -56,7 +56,12 @@ _MATCHED: Final = {"ordinal": "one by one", "position": "by position in the text
 _WHEREABOUTS: Final = {
     "with the peer": "the awaited bytes had reached {peer}",
     "in the network": "the awaited bytes were still on their way to {peer}",
-    "in the network, as many as the peer's window lets pass": "as many bytes were on their way as {peer} has room for",
+    "in the network, as many as the peer's window lets pass": (
+        "as many bytes were on their way as {peer} has room for"
+    ),
+    "with the peer, or its word that it has room again was lost": (
+        "the awaited bytes had reached {peer}, or its word that it has room again was lost"
+    ),
     "not sampled": "the awaited bytes: not known where they were",
 }
 _OF_A_WAIT: Final = frozenset({"alignment", "position_quantum", "source_limit_s", "source_rhythm_s"})

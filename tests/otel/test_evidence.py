@@ -134,6 +134,26 @@ def test_without_loss_bytes_that_only_one_look_shows_lay_with_the_peer():
     assert whereabouts(far(seen, after, round_trip_ms=200), [5], 340 * MS)[0] is Whereabouts.PEER
 
 
+class TestUnheard:
+    """A link that lost something lost perhaps the word that there is room again, until our kernel asked for it."""
+
+    def of(self, *before: KernelSample, looks: int) -> Whereabouts:
+        shut = series(window=0, flying=0, unsent=9_000, count=looks)
+        over = replace(OPEN, offset_ns=AT + looks * 100 * MS, acked_count=9)
+        return whereabouts(far(OPEN, *before, *shut, over, round_trip_ms=40), [5], looks * 100 * MS)[0]
+
+    LOST = replace(OPEN, offset_ns=AT - 300 * MS, lost_segments=1, congestion_state=3, in_flight_segments=1)
+
+    @pytest.mark.parametrize(
+        ("looks", "where"), [(3, Whereabouts.UNHEARD), (5, Whereabouts.UNHEARD), (8, Whereabouts.PEER)]
+    )
+    def test_a_window_that_was_shut_for_no_longer_is_no_proof_of_a_slow_reader(self, looks, where):
+        assert self.of(self.LOST, looks=looks) is where
+
+    def test_where_nothing_is_ever_lost_the_peer_was_heard(self):
+        assert self.of(looks=3) is Whereabouts.PEER
+
+
 def test_back_off_with_bytes_in_flight_is_the_network():
     assert whereabouts(lane(*series(backoff=3)), [5], S)[0] is Whereabouts.NETWORK
 

@@ -17,7 +17,7 @@ from otel.join import join
 from otel.timeline import thinned
 from otel.verdict import judge
 from tests.support.builders import WALL_NS, a_conversation, a_hop
-from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, longest_wait, run, shifted
+from tests.support.chain import GATEWAY, MS, NAMES, PEAK, PROXY, WORKER, Chain, S, longest_wait, run, shifted
 
 LOW_FIRST = Policy(first_event_ns=1 * S)
 QUANTUM_OF_TIME = 8 * 25 * MS  # 32 characters at 4 characters each 25 ms
@@ -768,3 +768,21 @@ def test_more_delay_raises_its_own_term_by_as_much_and_no_other(where, ms, more_
     raised = {s.label: long.decomposition.terms[s] - ns for s, ns in short.decomposition.terms.items()}
     assert raised.pop(short.segment.label) == pytest.approx(more_ms * MS, abs=MS)
     assert all(abs(ns) <= MS for ns in raised.values())
+
+
+@pytest.mark.parametrize(("is_lossy", "status"), [(True, Status.INCONCLUSIVE), (False, Status.NAMED)])
+def test_a_short_stop_behind_a_link_that_loses_is_not_told_from_a_word_that_was_lost(is_lossy, status):
+    """A window of 4 KB behind a link with 3 % loss: the reader read all the time, and its window seemed shut."""
+    *inner, last = run(Chain(slow_reader=(60, 450 * MS)))
+    first = last.timeline.samples[0]
+    lost = replace(first, offset_ns=S, acked_count=30, window_bytes=PEAK, lost_segments=int(is_lossy))
+    mended = replace(
+        lost, offset_ns=S + 100 * MS, acked_count=40, in_flight_segments=0, unsent_bytes=0, lost_segments=0
+    )
+    samples = (lost, mended, *last.timeline.samples)
+    verdict = judge(join([*inner, replace(last, timeline=replace(last.timeline, samples=samples))]))
+    assert verdict.status is status
+    assert [finding.cause for finding in verdict.findings] == [Cause.NETWORK if is_lossy else Cause.SLOW_READER]
+    assert verdict.missing[:1] == (
+        ("whether client did not read or a link that loses lost the word that it has room again",) if is_lossy else ()
+    )

@@ -79,6 +79,10 @@ def test_what_the_table_of_hops_has_is_not_said_twice():
             ("bytes_were", "in the network, as many as the peer's window lets pass"),
             "as many bytes were on their way as gateway's machine has room for",
         ),
+        (
+            ("bytes_were", "with the peer, or its word that it has room again was lost"),
+            "the awaited bytes had reached gateway's machine, or its word that it has room again was lost",
+        ),
         (("unread_from_s", 2.0), "not read from 2.00 s on"),
         (("bytes_were", "not sampled"), "the awaited bytes: not known where they were"),
         (("timer_s", 60.0), "it lasts 60.0 s"),
