@@ -188,11 +188,18 @@ def window_of(lane: Lane, low: int, high: int) -> Window:
     return Window(min(first, lane.count - 1), max(last, min(first, lane.count - 1)))
 
 
-def surely_of(lane: Lane, low: int, high: int) -> Window:
+def surely_of(lane: Lane, low: int, high: int, *, is_sharp: bool) -> Window:
     """The events of a lane whose text can only begin behind position `low` and before `high`: who waited for that had
-    to wait for them. They lie behind the first of the window, up to its last."""
+    to wait for them. They lie behind the first of the window, up to its last.
+
+    is_sharp: `low` is where the text that was waited for begins, and no later. Then the event behind one that ends
+    there brought its first characters, however little of them is known to have been waited for.
+    """
     first = min(bisect_left(lane.low, low), lane.count - 1)
-    return Window(first, max(first, min(bisect_left(lane.high, high), lane.count - 1)))
+    last = max(first, min(bisect_left(lane.high, high), lane.count - 1))
+    if is_sharp and lane.low[first] == lane.high[first] == low:
+        last = max(last, min(first + 1, lane.count - 1))
+    return Window(first, last)
 
 
 def longest_silence(lane: Lane, window: Window, *, wanted_ns: int | None) -> int | None:

@@ -314,7 +314,9 @@ def _awaited_at(lineup: Lineup, lane: Lane, window: Window, j: int, until: int) 
         beside = silence_beside(lane, window, reader=last, waited=Window(j - 1, until), wanted_ns=gap)
         at = at if beside is None else beside
     if is_same_text:  # one that lies within for certain counts though a hop made up for most of it
-        sure = longest_silence(lane, surely_of(lane, last.high[j - 1], last.low[until]), wanted_ns=None)
+        begin = last.high[j - 1]
+        within = surely_of(lane, begin, last.low[until], is_sharp=last.low[j - 1] == begin)
+        sure = longest_silence(lane, within, wanted_ns=None)
         at = sure if sure is not None and (at is None or lane.silence(sure) > lane.silence(at)) else at
     return at
 

@@ -102,6 +102,22 @@ def test_a_silence_of_the_source_that_a_hop_made_up_for_in_part_is_whole(merge, 
     assert terms(decompose.gap_before(lines, longest))["source"] == pytest.approx(source * MS + 25 * MS, abs=2 * MS)
 
 
+@given(
+    at=st.integers(40, 200),
+    source=st.integers(2_500, 6_000),
+    hold=st.integers(1_500, 2_000),
+    gap=st.sampled_from([2 * MS, 25 * MS]),
+    is_exact=st.booleans(),
+)
+def test_so_is_one_behind_which_a_hop_passes_on_what_it_had_kept_in_smaller_pieces(at, source, hold, gap, is_exact):
+    """Lab seed 1, case 176: of what the reader waited for only the first piece was awaited, some characters long."""
+    stalls = [(GATEWAY, at - 4, hold * MS), ("source", at, source * MS)]
+    lines = lineup(Chain(events=240, gap=gap, split={GATEWAY: 2}, stalls=stalls, is_exact=is_exact, chars=(7, 3)))
+    longest = sorted(range(1, lines.last.count), key=lambda j: lines.reader[j - 1] - lines.reader[j])[:2]
+    found = max(terms(decompose.gap_before(lines, j))["source"] for j in longest)
+    assert found == pytest.approx(source * MS + gap, abs=2 * MS)
+
+
 @given(st.sampled_from(NAMES), st.integers(0, 119), st.integers(300, 9_000))
 def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop, at, ms):
     """Lab seed 2, case 21: the reader had the event before, and its wait seemed to begin one event too early."""
