@@ -83,7 +83,11 @@ class Lane:
     def handed(self, i: int) -> int:
         """When event i was handed over: what our own freeze stamped late was handed over early all the same, for we
         write as soon as we have read."""
-        return self.taken[i] - max(0, self.lag_within[i] - self.blocked_within[i])
+        return self.taken[i] - self.frozen(i)
+
+    def frozen(self, i: int) -> int:
+        """How long we were frozen between reading event i and the stamp of its hand-over."""
+        return max(0, self.lag_within[i] - self.blocked_within[i])
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
     gap = reader[j] - reader[j - 1]
     terms: dict[Segment, int] = {}
     windows = []
-    previous = carried = 0
+    previous = carried = frozen = 0
     for n, lane in enumerate(lineup.lanes):
         if lineup.by_ordinal or lane is last:
             window = Window(j - 1, min(until, lane.count - 1))
@@ -229,6 +229,8 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
         at = _awaited_at(lineup, lane, window, j, until)
         arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, at, gap, until)
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
+        _keep_what_froze(lineup, terms, n, frozen)
+        frozen = max((lane.frozen(i) for i in range(window.first + 1, window.last + 1)), default=0)
         terms[lineup.within(n)] = taken - arrived - blocked_within + late
         previous, carried = taken, blocked + blocked_within
     _reach_the_reader(lineup, terms, gap - previous + carried)
@@ -244,7 +246,7 @@ def first_event(lineup: Lineup) -> Decomposition:
     lineup = _since_asked(lineup)
     until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal, same=lineup.same)
     terms: dict[Segment, int] = {}
-    previous = carried = 0
+    previous = carried = frozen = 0
     for n, lane in enumerate(lineup.lanes):
         late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
         arrived, taken = lane.arrived[0], lane.handed(0)
@@ -253,11 +255,25 @@ def first_event(lineup: Lineup) -> Decomposition:
             late, blocked = late + lane.lag_before[at], blocked + lane.blocked_before[at]
             within += lane.blocked_within[at] - lane.blocked_within[at - 1]
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
+        _keep_what_froze(lineup, terms, n, frozen)
+        frozen = lane.frozen(0)
         terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within
     reached = lineup.reader[0] + (previous - lineup.last.handed(0))
     _reach_the_reader(lineup, terms, reached - previous + carried)
     return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
+
+
+def _keep_what_froze(lineup: Lineup, terms: dict[Segment, int], n: int, frozen_ns: int) -> None:
+    """Give what the segment before lane n added back to our own tap before it, as far as that was frozen between
+    reading the awaited event and the stamp of its hand-over.
+
+    It counts as handed over before the freeze. Where the next tap had it only afterwards, we froze before we wrote.
+    """
+    if n and frozen_ns:
+        late_ns = min(frozen_ns, max(0, terms[lineup.before(n)]))
+        terms[lineup.before(n)] -= late_ns
+        terms[lineup.within(n - 1)] += late_ns
 
 
 def _since_asked(lineup: Lineup) -> Lineup:

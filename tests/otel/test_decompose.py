@@ -121,14 +121,37 @@ def test_so_is_one_behind_which_a_hop_passes_on_what_it_had_kept_in_smaller_piec
 @given(st.sampled_from(NAMES), st.integers(0, 119), st.integers(300, 9_000))
 def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop, at, ms):
     """Lab seed 2, case 21: the reader had the event before, and its wait seemed to begin one event too early."""
+    hops, handed, end = frozen_at_hand_over(hop, at, ms, is_written_before=True)
+    found, _ = decompose.line_up(hops)
+    wait = decompose.gap_before(found, at + 1) if at < 119 else decompose.end(found)
+    assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
+    if hop == GATEWAY:
+        assert wait.gap_ns == pytest.approx(end - handed, abs=2 * MS)
+
+
+@given(st.sampled_from([WORKER, PROXY]), st.integers(0, 119), st.integers(300, 9_000))
+def test_a_freeze_between_reading_and_hand_over_is_our_own_though_it_counts_as_handed_over(hop, at, ms):
+    """Lab seed 1, case 235: the next hop had that event only afterwards, and was charged with all of it."""
+    hops, _, _ = frozen_at_hand_over(hop, at, ms, is_written_before=False)
+    found, _ = decompose.line_up(hops)
+    wait = decompose.gap_before(found, at) if at else decompose.first_event(found)
+    assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
+    assert sum(wait.terms.values()) == wait.gap_ns
+
+
+def frozen_at_hand_over(hop, at, ms, *, is_written_before):
+    """Hops of which one's sidecar froze for ms when it had read event `at`, the moment of its hand-over without the
+    freeze, and the end of the freeze: only the stamp of that event is late, and all that came behind it, or the event
+    itself as well."""
     hops = run(Chain())
     n = NAMES.index(hop)
     stamps = list(hops[n].timeline.stamps)
     handed = stamps[at].taken_ns
     begin, end = stamps[at].arrived_ns + 100_000, stamps[at].arrived_ns + ms * MS
-    for tap in range(n, len(hops)):  # only the stamp of that event is late, and all that came behind it
+    for tap in range(n, len(hops)):
+        first = at + 1 if tap == n or is_written_before else at
         moved = [
-            replace(s, arrived_ns=max(s.arrived_ns, end), taken_ns=max(s.taken_ns, end + 100_000)) if k > at else s
+            replace(s, arrived_ns=max(s.arrived_ns, end), taken_ns=max(s.taken_ns, end + 100_000)) if k >= first else s
             for k, s in enumerate(hops[tap].timeline.stamps)
         ]
         if tap == n:
@@ -139,11 +162,7 @@ def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop,
             timeline=replace(hops[tap].timeline, stamps=tuple(moved), lag=(Interval(begin, end),) if tap == n else ()),
             moments=replace(hops[tap].moments, upstream_ended_ns=last, downstream_ended_ns=last + 100_000),
         )
-    found, _ = decompose.line_up(hops)
-    wait = decompose.gap_before(found, at + 1) if at < 119 else decompose.end(found)
-    assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
-    if hop == GATEWAY:
-        assert wait.gap_ns == pytest.approx(max(end, stamps[at].arrived_ns) - handed, abs=2 * MS)
+    return hops, handed, end
 
 
 def test_a_client_record_is_the_readers_segment():
