@@ -86,7 +86,7 @@ class Finding:
 
     decomposition is None for an ending. at_seq: the event, at the tap nearest the reader, that ended the wait, or
     the last before an ending. at_position: visible characters delivered when the wait began. facts: what else it rests
-    on, by names that end in their unit.
+    on, by names that end in their unit. hidden: the apps in the segment besides the one before its last tap.
     """
 
     cause: Cause
@@ -101,6 +101,7 @@ class Finding:
     where: Whereabouts | None = None
     detail: str = ""
     facts: Facts = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
 
     @property
     def felt_ns(self) -> int:
@@ -109,7 +110,12 @@ class Finding:
 
     @property
     def first_hop(self) -> str:
-        return CLIENT if self.segment.kind is Kind.READER else self.segment.downstream.removesuffix(EGRESS)
+        """The hop behind the segment; before an egress tap, which stands behind its own app, the last app in it."""
+        if self.segment.kind is Kind.READER:
+            return CLIENT
+        if self.segment.downstream.endswith(EGRESS) and self.hidden:
+            return self.hidden[-1]
+        return self.segment.downstream.removesuffix(EGRESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,13 +56,12 @@ def owner(path: Path, segment: Segment) -> str:
             return " or ".join([*path.absent_between(segment.upstream, None), CLIENT])
         case Kind.SOURCE:
             return " or ".join([*path.absent_between(None, segment.downstream), segment.downstream]) + " app"
-        case Kind.BETWEEN if segment.downstream.endswith(
-            EGRESS
-        ):  # its app is behind that tap: what is left is the link
-            return f"network between {segment.upstream} and {segment.downstream}"
         case Kind.BETWEEN:
             hidden = path.absent_between(segment.upstream, segment.downstream)
-            return " or ".join([*hidden, segment.downstream]) + " app"
+            if not segment.downstream.endswith(EGRESS):
+                return " or ".join([*hidden, segment.downstream]) + " app"
+            link = f"network between {segment.upstream} and {segment.downstream}"  # its own app is behind that tap
+            return f"{' or '.join(hidden)} app or {link}" if hidden else link
     assert_never(segment.kind)
 
 

@@ -178,7 +178,8 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
         confidence *= 0.7
     if any(lane.hop.timeline.is_thinned for lane in (lineup.lanes if lineup else ())):
         confidence *= 0.9
-    if _hides_a_hop(path, finding.segment):
+    hidden = _hidden(path, finding.segment)
+    if hidden:
         confidence *= 0.6
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
@@ -187,15 +188,16 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
     tried = [hop for hop in path.others if not _is_besides(hop, path)]
     if (tried and finding.segment.kind is Kind.SOURCE) or (path.others and finding.segment.kind is Kind.BETWEEN):
         confidence *= 0.6  # an attempt that is not on the path, or a call besides, may have taken part of the time
-    return replace(finding, confidence=round(confidence, 3))
+    return replace(finding, confidence=round(confidence, 3), hidden=hidden)
 
 
-def _hides_a_hop(path: Path, segment: Segment) -> bool:
+def _hidden(path: Path, segment: Segment) -> tuple[str, ...]:
+    """The hops whose app lies in a segment besides that of the tap behind it, source first."""
     if segment.kind in {Kind.SIDECAR, Kind.UI}:
-        return False
+        return ()
     upstream = None if segment.kind is Kind.SOURCE else segment.upstream
     downstream = None if segment.kind is Kind.READER else segment.downstream
-    return bool(path.absent_between(upstream, downstream))
+    return path.absent_between(upstream, downstream)
 
 
 def _lost_segment(path: Path) -> bool:

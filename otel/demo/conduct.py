@@ -20,6 +20,7 @@ from otel.demo.check import Outcome
 from otel.demo.faults import HOPS, Fault, Kind
 from otel.demo.processes import get
 from otel.demo.reader import Pause, ask
+from otel.hop import EGRESS, TapRole
 
 VERDICT_WITHIN_S: Final = 15.0
 """Longest wait in seconds for the records of all hops; a record may stay open for 5 s behind a slow reader."""
@@ -77,9 +78,9 @@ def conduct(question: Question, *, gateway_url: str, collector_url: str, on_answ
 
 
 def wait_for_verdict(
-    collector_url: str, request_id: str, *, hops: Collection[str] = HOPS, within_s: float = VERDICT_WITHIN_S
+    collector_url: str, request_id: str, *, taps: Collection[str] = HOPS, within_s: float = VERDICT_WITHIN_S
 ) -> dict[str, Any]:
-    """The verdict once the closed records of all these hops are in, or the last one there was in time."""
+    """The verdict once the closed records of all these taps are in, or the last one there was in time."""
     until_s = time.monotonic() + within_s
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until_s:
@@ -88,7 +89,8 @@ def wait_for_verdict(
             raise NoVerdictError(f"the collector answered {status} for {request_id}: {body.decode(errors='replace')}")
         if status == HTTPStatus.OK:
             verdict = json.loads(body)
-            if not verdict["open"] and {hop["hop"] for hop in verdict["hops"]} >= set(hops):
+            seen = {hop["hop"] + (EGRESS if hop["role"] == TapRole.EGRESS else "") for hop in verdict["hops"]}
+            if not verdict["open"] and seen >= set(taps):
                 return verdict
         time.sleep(LOOK_EVERY_S)
     if verdict is None:

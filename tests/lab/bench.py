@@ -92,7 +92,7 @@ class Bench:
             raise StartError(f"case {case.number}: the chain answered {answer.status}")
         with self._inside(CONTROL):
             asked = self.placed.collector_url
-            verdict = wait_for_verdict(asked, request_id, hops=self.chain.tapped, within_s=ANSWERED_WITHIN_S)
+            verdict = wait_for_verdict(asked, request_id, taps=self.chain.taps, within_s=ANSWERED_WITHIN_S)
             _, timeline = get(f"{asked}/v1/requests/{request_id}/timeline", timeout_s=ANSWERED_WITHIN_S)
         marked = mark(case, verdict, answer, noise=noise)
         rows = tuple(self._again(case, request_id, answer, noise=noise))

@@ -229,7 +229,7 @@ class _Running:
         chain = self.plan.chain
         if answer.status != HTTPStatus.OK or not answer.is_whole:
             raise StartError(f"{chain}: the answer was {answer.status}, {'' if answer.is_whole else 'not '}whole")
-        verdict = wait_for_verdict(self.placed.collector_url, request_id, hops=chain.taps)
+        verdict = wait_for_verdict(self.placed.collector_url, request_id, taps=chain.taps)
         _, timeline = get(f"{self.placed.collector_url}/v1/requests/{request_id}/timeline")
         is_scripted = chain.hops[0].part is Part.SCRIPTED
         was = felt(answer, told.calm()) if is_scripted else waited(answer)

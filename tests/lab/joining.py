@@ -157,7 +157,7 @@ def _trial(route: Route, placed: Topology, worker_pid: int, *, is_stopped: bool)
     request_id = str(uuid.uuid4())
     stop = Freeze(worker_pid, at_event=EVENTS // 2, seconds=STOPPED_S) if is_stopped else None
     answer = _asked(placed.gateway_url, request_id, stop)
-    verdict = wait_for_verdict(placed.collector_url, request_id, hops=names_of(route))
+    verdict = wait_for_verdict(placed.collector_url, request_id, taps=names_of(route))
     return Trial(
         hops=tuple(hop["hop"] for hop in verdict["hops"]),
         traces=len({hop["trace_id"] for hop in verdict["hops"]}),

@@ -212,7 +212,7 @@ def _run(
         if reading.stopped_s is not None and reading.resumed_s is not None:
             of_it.blocked_s = [at_s for at_s in of_it.blocked_s if reading.stopped_s <= at_s <= reading.resumed_s]
         with linked.network.inside(CONTROL):
-            verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", ids[each], hops=linked.hops)
+            verdict = wait_for_verdict(f"http://127.0.0.1:{QUERY}", ids[each], taps=linked.hops)
         of_it.verdict = verdict["cause"]
         of_it.is_kept = verdict["cause"] == SLOW_READER or "reader_window" in verdict["evidence"]
         if out is not None:

@@ -197,7 +197,7 @@ def answered(placed: Topology, how: str, *, on_event: Any = None) -> Silence:
     )
     if answer.status != HTTPStatus.OK:
         raise StartError(f"vLLM answered {answer.status}")
-    return Silence(how, answer, wait_for_verdict(placed.collector_url, request_id, hops=(WORKER, GATEWAY)))
+    return Silence(how, answer, wait_for_verdict(placed.collector_url, request_id, taps=(WORKER, GATEWAY)))
 
 
 def frozen(placed: Topology, pids: Sequence[int]) -> Silence:

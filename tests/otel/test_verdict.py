@@ -14,6 +14,7 @@ from otel.decompose import Wait
 from otel.findings import Cause, Policy, Reach, Status
 from otel.hop import Blocked, End, Ending, EventClass, KernelSample, Phase, Side, Stamp, State
 from otel.join import join
+from otel.sentence import owner
 from otel.timeline import thinned
 from otel.verdict import judge
 from tests.support.builders import WALL_NS, a_conversation, a_hop
@@ -700,6 +701,16 @@ def test_an_egress_tap_splits_a_segment_and_the_terms_still_add_up(where):
         f"{PROXY} egress>{PROXY}",
         f"self:{PROXY}",
     ]
+
+
+def test_where_an_egress_tap_ends_the_segment_its_hidden_app_is_named_and_not_the_one_behind_the_tap():
+    """Lab seed 1, case 276: the record of one tap was late, and its app was taken for the next hop's."""
+    hops = run(Chain(stalls=[(PROXY, 60, 3 * S)], egress=[PROXY, GATEWAY]))
+    path = join([hop for hop in hops if hop.place.tap != PROXY])
+    verdict = judge(path)
+    assert (verdict.findings[0].first_hop, verdict.findings[0].confidence) == (PROXY, pytest.approx(0.6, abs=0.05))
+    link = f"network between {PROXY} egress and {GATEWAY} egress"
+    assert owner(path, verdict.findings[0].segment) == f"{PROXY} app or {link}"
 
 
 def test_of_two_stalls_the_one_comes_first_of_which_the_reader_felt_more():

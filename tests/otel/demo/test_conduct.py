@@ -21,7 +21,7 @@ from otel.demo.faults import HOPS
 
 
 def verdict(*hops: str, is_open: bool = False) -> dict[str, Any]:
-    return {"open": is_open, "hops": [{"hop": hop} for hop in hops]}
+    return {"open": is_open, "hops": [{"hop": hop, "role": "ingress"} for hop in hops]}
 
 
 async def wait(aiohttp_server: AiohttpServer, answers: list[dict[str, Any] | None], **more: Any) -> dict[str, Any]:
@@ -46,7 +46,13 @@ async def test_the_verdict_is_taken_when_all_hops_are_in_and_closed(aiohttp_serv
 
 async def test_a_hop_without_a_tap_is_not_waited_for(aiohttp_server: AiohttpServer) -> None:
     partial = verdict(*HOPS[1:])
-    assert await wait(aiohttp_server, [verdict(HOPS[2]), partial], hops=HOPS[1:]) == partial
+    assert await wait(aiohttp_server, [verdict(HOPS[2]), partial], taps=HOPS[1:]) == partial
+
+
+async def test_both_taps_of_a_hop_that_has_two_are_waited_for(aiohttp_server: AiohttpServer) -> None:
+    outer, both = verdict("gateway"), verdict("gateway")
+    both["hops"].append({"hop": "gateway", "role": "egress"})
+    assert await wait(aiohttp_server, [outer, both], taps=("gateway egress", "gateway")) == both
 
 
 async def test_the_last_verdict_in_time_is_better_than_none(aiohttp_server: AiohttpServer) -> None:
