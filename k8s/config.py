@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from k8s.options import POD_OPTIONS, SERVING_OPTIONS
+from k8s.quantities import is_within
 from otel import settings
 from otel.settings import Address, ConfigError, Option
 
@@ -99,5 +100,14 @@ def _load(
 
 
 def _pod_of(values: Mapping[str, object]) -> PodConfig:
+    """Raises ConfigError."""
     own: dict[str, Any] = {field.name: values[field.name] for field in fields(PodConfig)}
-    return PodConfig(**own)
+    pod = PodConfig(**own)
+    errors = [
+        f"--{name}: {request!r}: must not be above --{name}-limit ({limit})"  # the API server refuses such a pod
+        for name, request, limit in (("cpu", pod.cpu, pod.cpu_limit), ("memory", pod.memory, pod.memory_limit))
+        if not is_within(request, limit)
+    ]
+    if errors:
+        raise ConfigError(errors)
+    return pod

@@ -20,7 +20,7 @@ from k8s.facts import Facts, Namespace, Situation
 from k8s.keys import ADMIN_PORT, INJECT, LISTEN_PORT, OFF, ON, PROBE_PORT, REDIRECT, SIDECAR, USER
 from k8s.pods import Object, all_containers, annotations_of, handlers, items, labels_of, part, running
 from k8s.ports import MESH, Target, declared, free_port, refuse_unreadable, target
-from k8s.resources import Wanted, resources
+from k8s.resources import Wanted, fitting, resources
 from k8s.wishes import AUTO, EXPLICIT, WishError, Wishes, wishes
 from k8s.wishes import REDIRECT as REDIRECTED
 
@@ -172,11 +172,13 @@ def _taken(pod: Object) -> set[int]:
 
 
 def _resources(pod: Object, asked: Wishes, config: PodConfig) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    cpu, cpu_limit = fitting((asked.cpu, asked.cpu_limit), (config.cpu, config.cpu_limit))
+    memory, memory_limit = fitting((asked.memory, asked.memory_limit), (config.memory, config.memory_limit))
     wanted = Wanted(
-        cpu=asked.cpu or config.cpu,
-        memory=asked.memory or config.memory,
-        cpu_limit=asked.cpu_limit or config.cpu_limit,
-        memory_limit=asked.memory_limit or config.memory_limit,
+        cpu=cpu,
+        memory=memory,
+        cpu_limit=cpu_limit,
+        memory_limit=memory_limit,
         guaranteed_cpu=asked.cpu or config.guaranteed_cpu,
     )
     return tuple((kind, tuple(amounts.items())) for kind, amounts in resources(pod, wanted).items())

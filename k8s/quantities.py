@@ -32,3 +32,8 @@ def quantity_text(value: str) -> str:
     if quantity(value) <= 0:
         raise ValueError("must be more than zero")
     return value
+
+
+def is_within(request: str | None, limit: str | None) -> bool:
+    """Whether the one is not above the other; true where there is only one of them. Raises ValueError."""
+    return request is None or limit is None or quantity(request) <= quantity(limit)

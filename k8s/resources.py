@@ -4,6 +4,9 @@ The class follows from all containers, init containers too: *Guaranteed* where e
 CPU and memory, *BestEffort* where none says anything, else *Burstable*. A GPU worker that stops being Guaranteed loses
 its CPUs of its own; a pod that stops being BestEffort may not fit on its node. A pod that speaks for all its
 containers at once (`spec.resources`) has its class from that alone, and they share what it says.
+
+Nor may the pod be refused for the sidecar's sake: what it asks for is never above its limit, and where all containers
+have a limit of CPU it has one as well, since a quota of the namespace may demand that of every container.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from fractions import Fraction
 from typing import Final
 
 from k8s.pods import Object, all_containers, part
-from k8s.quantities import quantity
+from k8s.quantities import is_within, quantity
 
 _COUNTED: Final = ("cpu", "memory")
 
@@ -32,7 +35,7 @@ class Qos(Enum):
 class Wanted:
     """What a sidecar gets where the pod's class leaves the choice. cpu_limit: None for no limit, as is usual.
 
-    guaranteed_cpu: what it gets in a Guaranteed pod, where it cannot borrow.
+    guaranteed_cpu: what it gets where all others have a limit, as in a Guaranteed pod: there it cannot borrow.
     """
 
     cpu: str
@@ -65,7 +68,18 @@ def resources(pod: Object, wanted: Wanted) -> dict[str, dict[str, str]]:
             limits = {"memory": wanted.memory_limit}
             if wanted.cpu_limit is not None:
                 limits["cpu"] = wanted.cpu_limit
+            elif all("cpu" in _amounts(part(each.raw, "resources", "limits")) for each in all_containers(pod)):
+                limits["cpu"] = max(wanted.guaranteed_cpu, wanted.cpu, key=quantity)
             return {"requests": {"cpu": wanted.cpu, "memory": wanted.memory}, "limits": limits}
+
+
+def fitting(asked: tuple[str | None, str | None], usual: tuple[str, str | None]) -> tuple[str, str | None]:
+    """Request and limit: what was asked for, else what is usual, which gives way where the two do not go together: else
+    the API server would refuse the pod."""
+    request, limit = asked[0] or usual[0], asked[1] or usual[1]
+    if limit is None or is_within(request, limit):
+        return request, limit
+    return (limit, limit) if asked[0] is None else (request, request)
 
 
 def _class_of(parts: Iterable[Object]) -> Qos:

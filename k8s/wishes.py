@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from k8s.keys import ATTRIBUTE_PREFIX, INJECT, PREFIX, SETTING_PREFIX, STATUS
-from k8s.quantities import quantity_text
+from k8s.options import image
+from k8s.quantities import is_within, quantity_text
 from otel import settings
 from sidecar.options import OPTIONS
 
@@ -82,7 +83,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "upstream-port": _port,
     "hop": settings.name,
     "egress": settings.items(settings.name),
-    "image": settings.text,
+    "image": image,
     "cpu": quantity_text,
     "memory": quantity_text,
     "cpu-limit": quantity_text,
@@ -111,7 +112,7 @@ def wishes(*sources: Mapping[str, str]) -> Wishes:
         except ValueError as error:
             is_secret = key.removeprefix(SETTING_PREFIX).replace("-", "_") in SECRET
             errors.append(f"{key}: {error}" if is_secret else f"{key}: {value!r}: {error}")
-    errors += _half_of_a_pair(found)
+    errors += [*_half_of_a_pair(found), *_above_its_limit(found)]
     if errors:
         raise WishError(errors)
     return Wishes(**found, settings=tuple(sorted(chosen.items())), attributes=tuple(sorted(attributes.items())))
@@ -138,6 +139,16 @@ def _setting(name: str, value: str) -> str:
         raise ValueError("names files, and the injected container has none")
     option.parse(value)
     return option.name
+
+
+def _above_its_limit(found: Mapping[str, Any]) -> list[str]:
+    """The API server refuses a pod with such amounts."""
+    pairs = [(name, found.get(name), found.get(f"{name}_limit")) for name in ("cpu", "memory")]
+    return [
+        f"{PREFIX}{name}: {request!r}: must not be above {PREFIX}{name}-limit ({limit})"
+        for name, request, limit in pairs
+        if not is_within(request, limit)
+    ]
 
 
 def _half_of_a_pair(found: Mapping[str, object]) -> list[str]:

@@ -19,7 +19,8 @@ def test_every_option_has_its_field():
 
 def test_a_flag_wins_over_a_variable_and_that_over_the_file():
     environ = {PREFIX + "CPU": "200m", PREFIX + "MEMORY": "1Gi"}
-    found = pod_config({"cpu": "300m"}, environ, file_text='cpu = "1"\nmemory = "2Gi"\nimage = "a:1"\n')
+    file_text = 'cpu = "1"\nmemory = "2Gi"\nmemory_limit = "3Gi"\nimage = "a:1"\n'
+    found = pod_config({"cpu": "300m"}, environ, file_text=file_text)
     assert (found.cpu, found.memory, found.image) == ("300m", "1Gi", "a:1")
 
 
@@ -39,6 +40,8 @@ def test_all_mistakes_are_told():
     [
         ({"tls_cert": "/a"}, "one needs the other"),
         ({"listen": ":1", "admin": ":1"}, "must not be the address of --listen"),
+        ({"memory": "1Gi"}, r"--memory: '1Gi': must not be above --memory-limit \(256Mi\)"),
+        ({"cpu": "1", "cpu_limit": "999m"}, "must not be above --cpu-limit"),
     ],
 )
 def test_what_does_not_go_together_is_told(flags, said):

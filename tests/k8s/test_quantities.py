@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.quantities import quantity, quantity_text
+from k8s.quantities import is_within, quantity, quantity_text
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,11 @@ def test_a_sidecar_gets_more_than_nothing():
     assert quantity_text("100m") == "100m"
     with pytest.raises(ValueError, match="more than zero"):
         quantity_text("0")
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "expected"),
+    [("1", "1000m", True), ("1.001", "1", False), ("1Gi", "1G", False), (None, "1", True), ("1", None, True)],
+)
+def test_a_request_is_within_its_limit_or_not(request_, limit, expected):
+    assert is_within(request_, limit) is expected

@@ -40,6 +40,7 @@ def test_whatever_pod_comes_the_same_holds(pod, facts, namespace, config):
     assert kube.qos_class(once.pod) == kube.qos_class(pod)
     assert kube.against_restricted(once.pod, {SIDECAR}) in ([], [f"{SIDECAR}: runAsUser"])
     kube.validate(once.pod, kube.NEWEST)
+    assert kube.against_limits(once.pod, SIDECAR) == []
     again = injection(pods.defaulted(once.pod), namespace=namespace, facts=facts, config=config)
     assert again.patch == ()
     assert again.decision == once.decision

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 from hypothesis import given
 
-from k8s.resources import Qos, Wanted, qos, resources
+from k8s.resources import Qos, Wanted, fitting, qos, resources
 from tests.support import kube, pods
 from tests.support.any_pods import any_pods
 
@@ -58,3 +59,34 @@ def test_a_limit_of_cpu_is_given_where_one_was_asked_for():
     burstable = pods.pod(pods.container(resources={"requests": {"cpu": "1"}}))
     assert resources(burstable, wanted)["limits"] == {"cpu": "2", "memory": "1Gi"}
     assert resources(pods.pod(pods.container(resources=pods.FULL)), wanted)["requests"] == {"cpu": "2", "memory": "1Gi"}
+
+
+def test_where_every_container_has_a_limit_of_cpu_so_has_the_sidecar():
+    """Else a quota on limits of CPU refuses the pod that it let pass before."""
+    limited = pods.container(resources={"limits": {"cpu": "2"}, "requests": {"cpu": "1"}})
+    assert resources(pods.pod(limited), WANTED)["limits"] == {"cpu": "500m", "memory": "256Mi"}
+    beside = pods.container("beside", resources={"requests": {"cpu": "1"}})
+    assert resources(pods.pod(limited, beside), WANTED)["limits"] == {"memory": "256Mi"}
+    assert resources(pods.pod(limited, initContainers=[beside]), WANTED)["limits"] == {"memory": "256Mi"}
+    more = dataclasses.replace(WANTED, cpu="2")
+    assert resources(pods.pod(limited), more) == {
+        "requests": {"cpu": "2", "memory": "96Mi"},
+        "limits": {"cpu": "2", "memory": "256Mi"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ((None, None), ("96Mi", "256Mi")),
+        (("1Gi", None), ("1Gi", "1Gi")),
+        ((None, "64Mi"), ("64Mi", "64Mi")),
+        (("32Mi", "64Mi"), ("32Mi", "64Mi")),
+    ],
+)
+def test_what_is_usual_gives_way_to_what_was_asked_for(asked, expected):
+    assert fitting(asked, ("96Mi", "256Mi")) == expected
+
+
+def test_without_a_limit_any_request_fits():
+    assert fitting(("4", None), ("100m", None)) == ("4", None)

@@ -55,6 +55,7 @@ def test_a_port_is_a_name_or_a_number(text, port):
         ("gapline.dev/capture", "magic", "must be one of auto, named, explicit, redirect"),
         ("gapline.dev/port", "99999", "from 1 to 65535"),
         ("gapline.dev/cpu", "much", "must be an amount"),
+        ("gapline.dev/image", "a b", "must be the name of an image"),
         ("gapline.dev/listen-port", "8000", "only where capture is explicit"),
         ("gapline.dev/hop", "a b", "must be 1 to 63"),
         ("sidecar.gapline.dev/stal-after", "5s", "no such option"),
@@ -79,6 +80,12 @@ def test_all_mistakes_are_told_at_once():
     with pytest.raises(WishError) as raised:
         wishes({"gapline.dev/prot": "x", "gapline.dev/cpu": "y"})
     assert len(raised.value.errors) == 2
+
+
+def test_nobody_can_have_more_than_the_limit_that_was_asked_for():
+    with pytest.raises(WishError, match=r"memory: '1Gi': must not be above gapline.dev/memory-limit \(1000Mi\)"):
+        wishes({"gapline.dev/memory": "1Gi", "gapline.dev/memory-limit": "1000Mi"})
+    assert wishes({"gapline.dev/cpu": "1", "gapline.dev/cpu-limit": "1000m"}).cpu == "1"
 
 
 @pytest.mark.parametrize(

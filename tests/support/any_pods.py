@@ -26,10 +26,11 @@ WISHES = (
     *(("gapline.dev/capture", way) for way in ("auto", "redirect", "named")),
     *(("gapline.dev/port", port) for port in ("http", "8000")),
     *(("gapline.dev/egress", "BASE_URL"), ("gapline.dev/cpu", "50m"), ("gapline.dev/cpu-limit", "2")),
+    *(("gapline.dev/memory", "1Gi"), ("gapline.dev/memory-limit", "64Mi"), ("gapline.dev/cpu", "4")),
     *(("sidecar.gapline.dev/stall-after", "5s"), ("sidecar.gapline.dev/stall-after", "soon")),
     *(("gapline.dev/hop", "worker"), ("checksum/config", "abc"), ("resource.opentelemetry.io/team", "a=b,$(X)")),
 )
-"""Annotations, one of them a mistake."""
+"""Annotations, of which one is a mistake, and some do not go together."""
 _KEYS = st.sampled_from(
     [
         *("metadata", "labels", "annotations", "spec", "containers", "initContainers", "volumes", "name", "ports"),

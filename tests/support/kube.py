@@ -59,6 +59,17 @@ def qos_class(pod: dict[str, Any]) -> str:
     return "Burstable"
 
 
+def against_limits(pod: dict[str, Any], name: str) -> list[str]:
+    """What the API server has against the amounts of this container: a request above its limit; and a quota on limits
+    of CPU, where it is the only one without any."""
+    every = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    given = {each["name"]: each.get("resources", {}) for each in every}
+    requests, limits = (given.get(name, {}).get(kind, {}) for kind in ("requests", "limits"))
+    faults = [key for key, limit in limits.items() if _amount(requests.get(key, "0")) > _amount(limit)]
+    without = [each for each, said in given.items() if "cpu" not in said.get("limits", {})]
+    return faults + (["no limit of CPU"] if without == [name] and len(every) > 1 else [])
+
+
 def against_restricted(pod: dict[str, Any], names: set[str]) -> list[str]:
     """What the restricted level of Pod Security has against these containers."""
     faults = []
