@@ -65,6 +65,12 @@ class Caller:
         return bool(self.selector) and self.selector <= labels_of(pod).items()
 
 
+def calling(callers: Iterable[Caller], pod: Object) -> tuple[Caller, ...]:
+    """Those of them who call this pod."""
+    labels = labels_of(pod).items()
+    return tuple(caller for caller in callers if caller.selector and caller.selector <= labels)
+
+
 def callers_of(objects: Iterable[Object]) -> tuple[Caller, ...]:
     """What these objects call; those that call nothing are passed over."""
     return tuple(caller for each in objects if (caller := _caller(each)) is not None)

@@ -26,8 +26,9 @@ def egress_of(
     taps: dict[str, EgressTap] = {}
     edits: list[Edit] = []
     used = set(taken)
+    variables = _variables(app)
     for name in dict.fromkeys(names):
-        index, value = _variable(app, name)
+        index, value = _text_of(name, app, variables)
         url = _url(name, value)
         origin = f"{url.scheme}://{url.netloc}"
         if origin not in taps:
@@ -39,16 +40,20 @@ def egress_of(
     return tuple(taps.values()), tuple(edits)
 
 
-def _variable(app: Container, name: str) -> tuple[int, str]:
-    """Its place among the container's variables, and its text. Of several with one name the last one counts."""
-    found: tuple[int, Mapping[str, object]] | None = None
-    for index, each in enumerate(items(app.raw, "env")):
-        if isinstance(each, Mapping) and each.get("name") == name:
-            found = index, each
-    if found is None:
+def _variables(app: Container) -> dict[str, tuple[int, object]]:
+    """Each variable's place among those of the container, and its value. Of several with one name the last counts."""
+    return {
+        each["name"]: (index, each.get("value"))
+        for index, each in enumerate(items(app.raw, "env"))
+        if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+    }
+
+
+def _text_of(name: str, app: Container, variables: Mapping[str, tuple[int, object]]) -> tuple[int, str]:
+    """The variable's place and its text. Raises SkipError where it has none."""
+    if name not in variables:
         raise SkipError(Reason.BAD_EGRESS, f"container {app.name} sets no variable {name} of its own")
-    index, each = found
-    value = each.get("value")
+    index, value = variables[name]
     if not isinstance(value, str) or not value:
         raise SkipError(Reason.BAD_EGRESS, f"variable {name} takes its value from elsewhere, so its URL is not known")
     return index, value

@@ -86,8 +86,9 @@ def _changes_by_name(
     path: tuple[str | int, ...], before: list[Json], after: list[Json], old: list[str], new: list[str]
 ) -> Iterator[Operation]:
     """Removals from the end, then from the front what is new or changed: every index is right when its turn comes."""
+    kept = {*new}
     for index in reversed(range(len(old))):
-        if old[index] not in new:
+        if old[index] not in kept:
             yield {"op": "test", "path": pointer((*path, index, "name")), "value": old[index]}
             yield {"op": "remove", "path": pointer((*path, index))}
     known = dict(zip(old, before, strict=True))
@@ -117,7 +118,8 @@ def _names(values: list[Json]) -> list[str] | None:
 
 def _is_in_order(old: list[str], new: list[str]) -> bool:
     """Whether what stays keeps its order."""
-    return [name for name in old if name in new] == [name for name in new if name in old]
+    stays = {*old} & {*new}
+    return [name for name in old if name in stays] == [name for name in new if name in stays]
 
 
 def _apply(document: Json, operation: Mapping[str, Json]) -> Json:

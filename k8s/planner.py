@@ -10,14 +10,14 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from k8s.callers import IPV4, IPV6, families_of
+from k8s.callers import IPV4, IPV6, calling, families_of
 from k8s.capture import port_edits, way_to
 from k8s.config import PodConfig
 from k8s.decisions import Decision, Plan, Reason, SkipError
 from k8s.egress import egress_of
 from k8s.ending import ending
 from k8s.facts import Facts, Namespace, Situation
-from k8s.keys import ADMIN_PORT, INJECT, LISTEN_PORT, OFF, ON, PROBE_PORT, REDIRECT, SIDECAR, USER
+from k8s.keys import ADMIN_PORT, INJECT, LISTEN_PORT, NO_TOKEN, OFF, ON, PROBE_PORT, REDIRECT, SIDECAR, USER
 from k8s.pods import Object, all_containers, annotations_of, handlers, items, labels_of, part, running
 from k8s.ports import MESH, Target, declared, free_port, refuse_unreadable, target
 from k8s.resources import Wanted, fitting, resources
@@ -43,7 +43,8 @@ def plan(
         asked = _wishes(pod, namespace)
         is_native = _is_native(facts, config)
         _refuse_jobs(pod, owner_kind, is_native=is_native)
-        return _planned(asked, Situation(pod, namespace, facts, config), is_native=is_native)
+        callers = None if facts.callers is None else calling(facts.callers, pod)
+        return _planned(asked, Situation(pod, namespace, replace(facts, callers=callers), config), is_native=is_native)
     except SkipError as stopped:
         return stopped.skip
 
@@ -111,6 +112,8 @@ def _refuse_others(pod: Object, namespace: Namespace) -> None:
         raise SkipError(Reason.WINDOWS, "it runs on Windows, and the sidecar on Linux only")
     if any(each.name in {SIDECAR, REDIRECT} for each in all_containers(pod)):
         raise SkipError(Reason.PRESENT, f"it has a container {SIDECAR} that the injector did not put there")
+    if any(part(each).get("name") == NO_TOKEN for each in items(spec, "volumes")):
+        raise SkipError(Reason.PRESENT, f"it has a volume {NO_TOKEN} that the injector did not put there")
 
 
 def _wishes(pod: Object, namespace: Namespace) -> Wishes:
@@ -178,7 +181,7 @@ def _resources(pod: Object, asked: Wishes, config: PodConfig) -> tuple[tuple[str
         cpu=cpu,
         memory=memory,
         cpu_limit=cpu_limit,
-        memory_limit=memory_limit,
+        memory_limit=memory_limit or config.memory_limit,
         guaranteed_cpu=asked.cpu or config.guaranteed_cpu,
     )
     return tuple((kind, tuple(amounts.items())) for kind, amounts in resources(pod, wanted).items())

@@ -19,6 +19,8 @@ CONTAINERS: Final = "containers"
 INIT_CONTAINERS: Final = "initContainers"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 """What a container may be called; a pod that breaks the rule is refused once it has passed us."""
+_PORT_NAME: Final = re.compile(r"[a-z0-9-]{1,15}")
+"""The same of a port."""
 _MINOR: Final = re.compile(r"v?1\.([0-9]{1,3})")
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 _HOOKS: Final = ("postStart", "preStop")
@@ -117,7 +119,7 @@ def all_containers(pod: Object) -> list[Container]:
 def ports(container: Container) -> list[Port]:
     """The TCP ports that it declares, in order."""
     return [
-        Port(container.name, index, each.get("name") or None, each["containerPort"], container.is_native)
+        Port(container.name, index, _port_name(each), each["containerPort"], container.is_native)
         for index, each in enumerate(items(container.raw, "ports"))
         if isinstance(each, Mapping) and is_port(each.get("containerPort")) and each.get("protocol", "TCP") == "TCP"
     ]
@@ -172,6 +174,11 @@ def _handlers_at(container: Container, kind: str, path: tuple[str, ...]) -> Iter
 def _named(pod: Object, key: str) -> list[Object]:
     found = items(part(pod, "spec"), key)
     return [each for each in found if isinstance(each, Mapping) and _has_name(each)]
+
+
+def _port_name(port: Object) -> str | None:
+    name = port.get("name")
+    return name if isinstance(name, str) and _PORT_NAME.fullmatch(name) else None
 
 
 def _has_name(container: Object) -> bool:

@@ -59,7 +59,8 @@ def target(pod: Object, wishes: Wishes, callers: Iterable[Caller]) -> Target:
     listed = [port for port in declared(pod) if port.container in containers]
     if wishes.port is not None:
         return _asked_for(wishes.port, listed, containers)
-    candidates = [port for port in listed if not _is_other(port, pod)]
+    by_grpc = _asked_by_grpc(pod)
+    candidates = [port for port in listed if not _is_other(port, by_grpc)]
     called = called_at(callers, pod)
     if not listed and len(containers) == len(called) == 1 and isinstance(number := next(iter(called)), int):
         return Target(containers[0], number, None)
@@ -147,12 +148,12 @@ def _asked_by_readiness(candidates: Sequence[Port], pod: Object) -> Port | None:
     return None
 
 
-def _is_other(port: Port, pod: Object) -> bool:
+def _is_other(port: Port, by_grpc: Collection[tuple[str, int | str]]) -> bool:
     if port.name is not None:
         return bool(OTHER.fullmatch(port.name) or GRPC.fullmatch(port.name))
-    return any(
-        handler.is_grpc and handler.port == port.number
-        for container in running(pod)
-        if container.name == port.container
-        for handler in handlers(container)
-    )
+    return (port.container, port.number) in by_grpc
+
+
+def _asked_by_grpc(pod: Object) -> set[tuple[str, int | str]]:
+    """Containers and their ports whose health is asked by gRPC."""
+    return {(each.name, handler.port) for each in running(pod) for handler in handlers(each) if handler.is_grpc}

@@ -21,7 +21,7 @@ from k8s.keys import INJECTED, REDIRECT, SIDECAR, STATUS
 from k8s.patch import Operation, difference
 from k8s.planner import plan
 from k8s.pods import CONTAINERS, INIT_CONTAINERS, Object, items, part
-from k8s.status import container_of, injected_text, original, set_value, skipped_text, status_of
+from k8s.status import containers_by_name, injected_text, original, set_value, skipped_text, status_of
 
 _DIGEST_BYTES: Final = 8
 """Two plans for one pod are told apart by it, and nobody gains by making two alike."""
@@ -64,10 +64,9 @@ def _with_sidecar(
 ) -> tuple[dict[str, Any], str]:
     """The pod with all that the plan wants, and the digest of that."""
     made = copy.deepcopy(before)
+    owners = containers_by_name(made)
     for edit in decided.edits:
-        owner = container_of(made, edit.container)
-        assert owner is not None  # the plan was made from this pod
-        set_value(owner, edit.path, edit.new)
+        set_value(owners[edit.container], edit.path, edit.new)
     own = container.sidecar(decided, config, before)
     added = {INIT_CONTAINERS: [own], CONTAINERS: []} if decided.is_native else {INIT_CONTAINERS: [], CONTAINERS: [own]}
     if decided.probe_port is not None:

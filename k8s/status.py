@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from k8s.decisions import Edit, Plan, Reason, Skip, SkipError
 from k8s.keys import INJECTED, NO_TOKEN, REDIRECT, SIDECAR, STATUS
-from k8s.patch import PatchError, is_same, pointer, steps
+from k8s.patch import is_same, pointer, steps
 from k8s.pods import CONTAINERS, INIT_CONTAINERS, Object, annotations_of, is_port, items, part
 
 VERSION: Final = 1
 INJECTED_RESULT: Final = "injected"
 SKIPPED_RESULT: Final = "skipped"
+_EDITED: Final = re.compile(
+    r"/ports/[0-9]{1,5}/containerPort|/env/[0-9]{1,5}/value"
+    r"|/(?:startupProbe|readinessProbe|livenessProbe|lifecycle/postStart|lifecycle/preStop)/(?:httpGet|tcpSocket|grpc)/port"
+)
+"""What of a container we ever change. Anybody can write the annotation, and nothing else is put back for it."""
 DETAIL_CHARS: Final = 500
 """Longest sentence that is kept: annotations of a pod share 256 KB, and most of them are not ours."""
 
@@ -72,7 +78,7 @@ def status_of(pod: Object) -> Status | None:
         return None
     try:
         return _status(json.loads(text))
-    except (ValueError, TypeError, KeyError, RecursionError, PatchError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise SkipError(Reason.CHANGED, f"annotation {STATUS} cannot be read: {type(error).__name__}") from None
 
 
@@ -84,8 +90,9 @@ def original(pod: Object) -> dict[str, Any]:
         return made
     if status.digest is not None:
         _take_out(made)
+        owners = containers_by_name(made)
         for edit in reversed(status.edits):
-            _undo(made, edit)
+            _undo(owners.get(edit.container), edit)
     del made["metadata"]["annotations"][STATUS]
     for owner, key in ((made["metadata"], "annotations"), (made["metadata"], "labels")):
         if not owner.get(key, True):
@@ -101,13 +108,14 @@ def set_value(container: dict[str, Any], path: tuple[str | int, ...], value: obj
     owner[path[-1]] = value
 
 
-def container_of(pod: Object, name: str) -> dict[str, Any] | None:
-    """The container of that name, in either list."""
+def containers_by_name(pod: Object) -> dict[str, dict[str, Any]]:
+    """The containers of both lists, to be changed where they stand. Of several with one name the first one counts."""
     spec = part(pod, "spec")
+    found: dict[str, dict[str, Any]] = {}
     for each in (*items(spec, CONTAINERS), *items(spec, INIT_CONTAINERS)):
-        if isinstance(each, dict) and each.get("name") == name:
-            return each
-    return None
+        if isinstance(each, dict) and isinstance(name := each.get("name"), str):
+            found.setdefault(name, each)
+    return found
 
 
 def _status(found: Mapping[str, Any]) -> Status:
@@ -115,18 +123,21 @@ def _status(found: Mapping[str, Any]) -> Status:
         raise ValueError(f"version {found['version']} is not known")
     if found["result"] == SKIPPED_RESULT:
         return Status(None, reason=str(found["reason"]), detail=str(found["detail"]))
-    edits = tuple(Edit(str(name), _path(str(path)), old, new) for name, path, old, new in found["edits"])
+    edits = tuple(_edit(each) for each in found["edits"])
     app = found["app"]
     return Status(str(found["digest"]), edits, capture=str(found["capture"]), app=app if is_port(app) else None)
 
 
-def _path(text: str) -> tuple[str | int, ...]:
-    return tuple(int(step) if step.isascii() and step.isdigit() else step for step in steps(text))
+def _edit(found: Sequence[Any]) -> Edit:
+    name, path, old, new = found
+    if not _EDITED.fullmatch(path) or not {type(old), type(new)} <= {int, str}:
+        raise ValueError(f"{path} is nothing that we change")
+    return Edit(str(name), tuple(int(step) if step.isdigit() else step for step in steps(path)), old, new)
 
 
 def _take_out(pod: dict[str, Any]) -> None:
     """Our containers, volume and label. Raises SkipError where the sidecar is not there."""
-    if container_of(pod, SIDECAR) is None:
+    if SIDECAR not in containers_by_name(pod):
         raise SkipError(Reason.CHANGED, f"annotation {STATUS} tells of a container {SIDECAR}, and there is none")
     ours = {CONTAINERS: {SIDECAR}, INIT_CONTAINERS: {SIDECAR, REDIRECT}, "volumes": {NO_TOKEN}}
     for key, names in ours.items():
@@ -139,8 +150,7 @@ def _take_out(pod: dict[str, Any]) -> None:
     part(pod, "metadata", "labels").pop(INJECTED, None)  # type: ignore[attr-defined]  # all of it is our copy
 
 
-def _undo(pod: dict[str, Any], edit: Edit) -> None:
-    container = container_of(pod, edit.container)
+def _undo(container: dict[str, Any] | None, edit: Edit) -> None:
     try:
         owner: Any = container
         for step in edit.path:

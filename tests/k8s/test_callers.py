@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.callers import by_name, by_number, called_at, callers_of, families_of, router_in, spoken_at
+from k8s.callers import by_name, by_number, called_at, callers_of, calling, families_of, router_in, spoken_at
 from k8s.pods import Port
 from tests.support import pods
 
@@ -83,3 +83,8 @@ def test_addresses_are_of_the_families_by_which_a_pod_is_called():
 @pytest.mark.parametrize("odd", [{}, {"kind": "Service"}, {"kind": "Service", "spec": {"selector": 1, "ports": 2}}])
 def test_what_is_no_caller_is_passed_over(odd):
     assert called(odd) == ()
+
+
+def test_who_calls_the_pod_is_told_from_who_calls_others():
+    mine, others = pods.service("http", name="mine"), pods.service("http", name="others", labels={"app": "other"})
+    assert [caller.name for caller in calling(called(mine, others), pods.pod())] == ["mine"]

@@ -55,6 +55,7 @@ def test_a_label_asks_and_the_pods_own_wins(on_pod, on_namespace, is_asked):
         (pods.pod(os={"name": "windows"}), Reason.WINDOWS),
         (pods.pod(nodeSelector={"kubernetes.io/os": "windows"}), Reason.WINDOWS),
         (pods.pod(pods.container("gapline", ports=[pods.http()])), Reason.PRESENT),
+        (pods.pod(volumes=[{"name": "gapline-no-token", "emptyDir": {}}]), Reason.PRESENT),
         (pods.pod(annotations={"gapline.dev/typo": "x"}), Reason.BAD_ANNOTATION),
         (pods.pod(annotations={"gapline.dev/egress": "URL"}), Reason.BAD_EGRESS),
         (pods.pod(annotations={"gapline.dev/port": "nope"}), Reason.NO_SUCH_PORT),

@@ -53,6 +53,12 @@ def test_a_container_whose_name_is_none_does_not_count(name):
     assert read.regular({"spec": {"containers": [{"name": name}]}}) == []
 
 
+@pytest.mark.parametrize("name", ["", "Upper", "http\n", "x" * 16, 1, ["http"], None])
+def test_a_port_with_a_name_that_is_none_has_none(name):
+    [app] = read.regular(pods.pod(pods.container(ports=[{"name": name, "containerPort": 8000}])))
+    assert [port.name for port in read.ports(app)] == [None]
+
+
 @pytest.mark.parametrize("odd", [None, 1, "x", [], {"spec": []}, {"spec": {"containers": {"name": "a"}}}])
 def test_what_is_no_pod_has_nothing(odd):
     assert read.running(odd) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 
 import jsonpatch
 import pytest
@@ -61,6 +62,39 @@ def test_no_status_however_odd_raises_or_is_believed(status):
     pod = pods.pod(annotations={STATUS: status})
     made = inject(pod)
     assert made.patch == () or original(made.pod) == original(pod)
+
+
+MANY = 4_000
+"""Of anything in a pod. The API server asks before it looks whether there may be so many."""
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pods.pod(*(pods.container(f"c{index}", ports=[pods.http(None)]) for index in range(MANY))),
+        pods.pod(pods.container(ports=[pods.http(None, 1 + index) for index in range(MANY)])),
+        pods.pod(pods.container(ports=[pods.http("metrics-" * (10 * MANY) + "\n")])),
+        pods.pod(
+            *(
+                pods.container(f"c{index}", ports=[pods.http()], readinessProbe=pods.probe(8000))
+                for index in range(MANY)
+            ),
+            annotations={"gapline.dev/capture": "redirect", "gapline.dev/container": "c1"},
+        ),
+        pods.pod(
+            pods.container(
+                ports=[pods.http()], env=[{"name": f"V{index}", "value": "http://next"} for index in range(MANY)]
+            ),
+            annotations={"gapline.dev/egress": ",".join(f"V{index}" for index in range(MANY))},
+        ),
+    ],
+    ids=["containers", "ports", "name", "probes", "variables"],
+)
+def test_a_pod_made_to_take_long_takes_time_by_its_size_only(pod):
+    """One thread answers for all pods that are being made."""
+    begun_s = time.process_time()
+    inject(pod, config=pods.config(allow_redirect="true"))
+    assert time.process_time() - begun_s < 4
 
 
 @given(pod=any_pods())

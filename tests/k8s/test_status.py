@@ -14,6 +14,12 @@ from k8s.status import DETAIL_CHARS, original, skipped_text, status_of
 from tests.support import pods
 
 
+def forged(path, old='"x"'):
+    """A status that would have us put something back which we never change."""
+    edits = f'[["app","{path}",{old},"registry.example/app:1"]]'
+    return f'{{"version":1,"result":"injected","digest":"x","capture":"named","app":8000,"edits":{edits}}}'
+
+
 def injected(pod):
     return injection(pod, namespace=pods.ASKED, facts=Facts(oldest_minor=33), config=pods.config()).pod
 
@@ -51,6 +57,8 @@ def test_a_long_reason_is_cut():
         '{"version":2,"result":"injected"}',
         '{"version":1,"result":"injected","digest":"x","edits":[["a"]]}',
         '{"version":1,"result":"injected","digest":"x","edits":[["a","no-slash",1,2]]}',
+        *map(forged, ("", "/image", "/name/0", "/ports", "/ports/0/name", "/env/0/valueFrom", "/env/-1/value")),
+        forged("/env/0/value", '{"a":1}'),
         "[" * 100_000,
     ],
 )
