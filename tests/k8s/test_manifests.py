@@ -182,6 +182,17 @@ def test_a_token_guards_both_ends():
     assert "Bearer ${env:GAPLINE_TOKEN}" in one(found, "ConfigMap", "gapline-opentelemetry")["data"]["config.yaml"]
 
 
+def test_a_collector_that_nothing_guards_is_refused():
+    with pytest.raises(AssertionError, match="open to everybody"):
+        charted(CHART, {"networkPolicy": False})
+    for values in ({"tokenSecret": "gapline-token"}, {"env": {"GAPLINE_COLLECTOR_INSECURE": True}}):
+        found = charted(CHART, {"networkPolicy": False, "collector": values})
+        [container] = containers(one(found, "StatefulSet", "gapline-collector"))
+        guards = {"GAPLINE_COLLECTOR_TOKEN", "GAPLINE_COLLECTOR_INSECURE"} & {each["name"] for each in container["env"]}
+        assert len(guards) == 1
+        assert not of_kind(found, "NetworkPolicy")
+
+
 # ----------------------------------------------------------------------------------------- every folder
 
 
@@ -358,6 +369,20 @@ def test_the_injector_can_start_with_what_it_is_told(folder):
             rule for rule in one(objects, "Role", f"{config.service}-certificate")["rules"] if "resourceNames" in rule
         ]
         assert rule["resourceNames"] == [config.tls_secret]
+
+
+def test_the_authority_of_cert_manager_outlives_what_it_signs():
+    """Else reviews fail from each renewal until the kubelet has brought the new certificate to every replica."""
+    objects = kustomized(MANIFESTS / "overlays/cert-manager")
+    leaf = one(objects, "Certificate")["spec"]
+    issuer = one(objects, leaf["issuerRef"]["kind"], leaf["issuerRef"]["name"])["spec"]
+    authority = one(objects, "Certificate", issuer["ca"]["secretName"])["spec"]
+    assert (authority["isCA"], authority["secretName"]) == (True, issuer["ca"]["secretName"])
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
+    assert int(authority["duration"].removesuffix("h")) > 10 * int(leaf["duration"].removesuffix("h"))
+    assert one(objects, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+    [source] = one(objects, "MutatingWebhookConfiguration")["metadata"]["annotations"].values()
+    assert source == "gapline/gapline-injector"
 
 
 async def test_the_example_gets_its_sidecars(tmp_path):
