@@ -36,7 +36,7 @@ def event(review: Review, decision: Decision, *, at_ns: int) -> dict[str, Any] |
     owner = next((each for each in owners if each.get("controller") is True), None)
     if owner is None or not all(isinstance(owner.get(key), str) for key in ("apiVersion", "kind", "name", "uid")):
         return None
-    namespace = review.namespace or str(metadata.get("namespace") or "default")
+    namespace = review.namespace or "default"
     at = datetime.fromtimestamp(at_ns // _MICROS / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     is_injected = isinstance(decision, Plan)
     return {

@@ -5,6 +5,7 @@ The answer always allows the pod: who watches must not stop a model from startin
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ KIND: Final = "AdmissionReview"
 WARNING_CHARS: Final = 120
 """Longer warnings may be cut by the API server, and too many of them dropped."""
 _UID_CHARS: Final = 253
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+"""Its name becomes a part of paths that we ask of the API server, and whoever reaches our port can send a question."""
 
 
 class ReviewError(ValueError):
@@ -48,11 +51,14 @@ def read(body: bytes) -> Review:
     uid = request.get("uid")
     if not isinstance(uid, str) or not 0 < len(uid) <= _UID_CHARS:
         raise ReviewError("has no request with a uid")
-    namespace = request.get("namespace")
+    pod = _pod(request)
+    namespace = request.get("namespace") or part(pod, "metadata").get("namespace") or ""
+    if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        raise ReviewError("names a namespace that can be none")
     return Review(
         uid=uid,
-        namespace=namespace if isinstance(namespace, str) else "",
-        pod=_pod(request),
+        namespace=namespace,
+        pod=pod,
         is_dry_run=request.get("dryRun") is True,
     )
 

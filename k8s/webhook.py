@@ -80,30 +80,28 @@ class Webhook:
         if review.pod is None:
             self._tally.reviews["answered"] += 1
             return answer(review.uid)
-        name = review.namespace or str(part(review.pod, "metadata").get("namespace") or "")
         try:
-            namespace, facts = await self._surroundings.look(name)
+            namespace, facts = await self._surroundings.look(review.namespace)
             made = injection(review.pod, namespace=namespace, facts=facts, config=self._config)
             body = answer(review.uid, made.patch, warning=_warning(made.decision))
         except Exception as error:  # whatever it is, the pod must be made
             self._tally.reviews["failed"] += 1
             self._tally.decided(Skip(Reason.FAILED, ""))
-            log.exception("review failed", extra={"namespace": name})
+            log.exception("review failed", extra={"namespace": review.namespace})
             return answer(review.uid, warning=f"no sidecar: {type(error).__name__}")
         self._tally.reviews["answered"] += 1
         self._tally.decided(made.decision)
-        self._log(review, name, made.decision)
+        self._log(review, made.decision)
         if self._tell is not None and made.patch and not review.is_dry_run:
             self._tell(review, made.decision)
         return body
 
-    def _log(self, review: Review, namespace: str, decision: Decision) -> None:
-        pod = review.pod or {}
-        metadata = part(pod, "metadata")
+    def _log(self, review: Review, decision: Decision) -> None:
+        metadata = part(review.pod, "metadata")
         log.info(
             "pod injected" if isinstance(decision, Plan) else "pod skipped",
             extra={
-                "namespace": namespace,
+                "namespace": review.namespace,
                 "pod": metadata.get("name") or metadata.get("generateName"),
                 "reason": decision.capture if isinstance(decision, Plan) else decision.reason.value,
                 "said": headline(decision),

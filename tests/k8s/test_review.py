@@ -28,6 +28,22 @@ def test_a_question_is_read():
     assert found.pod == pods.pod()
 
 
+def test_a_pod_may_say_its_namespace_itself():
+    pod = pods.pod()
+    pod["metadata"]["namespace"] = "team-b"
+    assert read(body(object=pod)).namespace == "team-a"
+    assert read(body(object=pod, namespace=None)).namespace == "team-b"
+    assert read(body(namespace=None)).namespace == ""
+
+
+@pytest.mark.parametrize("name", ["team-a/secrets/x", "..", "Team", "a" * 64, "a\n", 7, {"a": "b"}])
+def test_a_namespace_that_would_lead_to_another_path_is_refused(name):
+    with pytest.raises(ReviewError, match="can be none"):
+        read(body(namespace=name))
+    with pytest.raises(ReviewError, match="can be none"):
+        read(body(namespace="", object={"metadata": {"namespace": name}}))
+
+
 @pytest.mark.parametrize(
     "change",
     [
