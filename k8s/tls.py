@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 CHECK_S: Final = 5.0
 """How often files are looked at, and how soon what failed is tried again."""
-RENEW_S: Final = 600.0
-"""How often our own is looked at: another replica may have renewed it, and somebody may have emptied the webhook's
-configuration."""
+RENEW_S: Final = 30.0
+"""How often our own is looked at. Who empties the webhook's configuration, or deletes the Secret to have all of it made
+anew, costs pods their sidecars until then: another replica's certificate is not trusted any more."""
 _FIELDS: Final = {"authorities": "ca.crt", "authority_key": "ca.key", "cert": "tls.crt", "key": "tls.key"}
 _TYPE: Final = "kubernetes.io/tls"
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
