@@ -170,8 +170,8 @@ def test_collectors_that_nobody_divides_traces_among_are_refused():
         charted(CHART, {"collector": {"replicas": 2}})
 
 
-def test_a_token_guards_both_ends():
-    found = charted(CHART, {"collector": {"tokenSecret": "gapline-token"}, "jaeger": ON})
+def test_a_token_guards_both_ends_and_is_shown_by_who_scrapes():
+    found = charted(CHART, {"collector": {"tokenSecret": "gapline-token"}, "jaeger": ON, "monitoring": ON})
     [collector] = containers(one(found, "StatefulSet", "gapline-collector"))
     [injector] = containers(one(found, "Deployment"))
     by_variable = {each["name"]: each for each in (*collector["env"], *injector["env"])}
@@ -179,6 +179,8 @@ def test_a_token_guards_both_ends():
     assert by_variable["GAPLINE_COLLECTOR_TOKEN"]["valueFrom"] == source
     assert by_variable["GAPLINE_INJECTOR_EXPORT_TOKEN"]["value"] == "gapline-token/token"
     assert "GAPLINE_COLLECTOR_INSECURE" not in by_variable
+    [endpoint] = one(found, "PodMonitor", "gapline-collector")["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == {"credentials": source["secretKeyRef"]}
     assert "Bearer ${env:GAPLINE_TOKEN}" in one(found, "ConfigMap", "gapline-opentelemetry")["data"]["config.yaml"]
 
 
