@@ -96,7 +96,10 @@ def _planned(asked: Wishes, situation: Situation, *, is_native: bool) -> Plan:
 
 
 def _refuse_others(pod: Object, namespace: Namespace) -> None:
-    wish = labels_of(pod).get(INJECT, namespace.labels.get(INJECT, ""))
+    own = labels_of(pod).get(INJECT)
+    wish = namespace.labels.get(INJECT, "") if own is None else own
+    if own is not None and own not in ON | OFF:
+        raise SkipError(Reason.BAD_ANNOTATION, f"label {INJECT}: {own!r}: must be enabled or disabled")
     if wish not in ON:
         said = f"{INJECT}: {wish}" if wish in OFF else f"no label {INJECT}: enabled on it or on its namespace"
         raise SkipError(Reason.NOT_ASKED, said)

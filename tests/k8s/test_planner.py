@@ -47,6 +47,16 @@ def test_a_label_asks_and_the_pods_own_wins(on_pod, on_namespace, is_asked):
         assert found.reason is Reason.NOT_ASKED
 
 
+@pytest.mark.parametrize("value", ["enable", "no", "", "Enabled"])
+def test_a_label_that_says_neither_is_told(value):
+    """Where its namespace asked, the webhook hears of it; silence would be taken for a sidecar that sees nothing."""
+    found = decided(pods.pod(labels={INJECT: value}))
+    assert (found.reason, found.detail) == (
+        Reason.BAD_ANNOTATION,
+        f"label {INJECT}: {value!r}: must be enabled or disabled",
+    )
+
+
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
