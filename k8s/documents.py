@@ -16,8 +16,9 @@ import yaml
 
 from k8s.pods import CONTAINERS, Object, items, part
 
-_BREAK: Final = re.compile(r"^---(?=\s|$).*$\n?", re.MULTILINE)
-"""Between two documents: nothing within one may begin so (YAML 1.2, 9.1.2)."""
+_BREAK: Final = re.compile(r"^---[ \t\r]*(?:(?<=\s)#.*)?$\n?", re.MULTILINE)
+"""Between two documents: nothing within one may begin so (YAML 1.2, 9.1.2). One that begins on the line itself stays
+with what stands before it, which no reader of one document takes for one."""
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _LINE_CHARS: Final = 1_000_000

@@ -33,6 +33,14 @@ def test_separators_in_front_behind_and_without_anything_between_are_nothing():
     assert read("# only a comment\n")[0].value is None
 
 
+def test_nothing_on_the_line_of_a_separator_is_lost_but_a_comment():
+    assert [each.value for each in read("--- {kind: A}\n--- # Source: b.yaml\nkind: B\n---\r\nkind: C\r\n")] == [
+        {"kind": "A"},
+        {"kind": "B"},
+        {"kind": "C"},
+    ]
+
+
 def test_a_line_of_dashes_within_a_text_is_no_separator():
     (document,) = read("data: |\n  a\n  ---\n  b\n")
     assert document.value == {"data": "a\n---\nb\n"}
@@ -69,6 +77,7 @@ def test_json_stays_json():
     [
         ("kind: [", "document 1: line"),
         ("kind: A\n---\n- 1\n", "document 2: is a list, not an object"),
+        ("kind: A\n--- {kind: B}\n", "document 1: line 2.*another document"),
         ("a: &a [*a]\nb: !!python/object:os.system x", "document 1"),
         ("[" * 5000, "document 1"),
     ],
