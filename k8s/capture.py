@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from k8s.callers import by_name, by_number
 from k8s.decisions import Edit, Reason, SkipError
 from k8s.facts import Situation
-from k8s.pods import Handler, Object, all_containers, handlers, number_of, ports, running
+from k8s.pods import Handler, Object, Port, all_containers, handlers, number_of, ports, running
 from k8s.ports import MESH, Target, declared
 from k8s.wishes import AUTO, NAMED, REDIRECT
 
@@ -27,7 +27,9 @@ def way_to(found: Target, situation: Situation, *, asked: str) -> tuple[str, lis
         if forbidden:
             raise SkipError(Reason.REDIRECT_FORBIDDEN, forbidden)
         return REDIRECT, []
-    numeric = by_number(facts.callers or (), pod, found.port or found.number)
+    alike: list[Port | int] = [*_named_alike(pod, found)]
+    called = [who for port in alike or [found.number] for who in by_number(facts.callers or (), pod, port)]
+    numeric = list(dict.fromkeys(called))
     if found.port is None or found.port.name is None:
         numeric.insert(0, f"port {found.number} has no name to be called by")
     elif (first := next(each for each in declared(pod) if each.name == found.port.name)) != found.port:
@@ -51,7 +53,7 @@ def _about_names(found: Target, situation: Situation) -> list[str]:
     callers = situation.facts.callers
     if found.port is None or callers is None:
         return [f"nobody looked who calls port {found}: callers by number would pass the sidecar by"]
-    if not by_name(callers, situation.pod, found.port):
+    if not any(by_name(callers, situation.pod, port) for port in _named_alike(situation.pod, found)):
         return [f"no Service calls port {found} by its name yet: callers of the pod's own address pass the sidecar by"]
     return []
 
@@ -70,10 +72,22 @@ def _why_no_redirect(situation: Situation) -> str:
     return ""
 
 
+def _named_alike(pod: Object, found: Target) -> list[Port]:
+    """Each declaration of the port that has a name: somebody may call by any of them."""
+    return [
+        port
+        for container in running(pod)
+        if container.name == found.container
+        for port in ports(container)
+        if port.number == found.number and port.name is not None
+    ]
+
+
 def port_edits(pod: Object, found: Target, way: str, *, listen_port: int, probe_port: int | None) -> Iterator[Edit]:
     """The declared port, and the ports of what the kubelet sends, so that it still reaches the app and nobody else."""
-    if way == NAMED and found.port is not None:
-        yield Edit(found.container, ("ports", found.port.index, "containerPort"), found.number, listen_port)
+    if way == NAMED:
+        for port in _named_alike(pod, found):
+            yield Edit(found.container, ("ports", port.index, "containerPort"), found.number, listen_port)
     for container in running(pod):
         listed = ports(container)
         for handler in handlers(container):
@@ -85,7 +99,7 @@ def _is_led(handler: Handler, number: int | None, found: Target, way: str, liste
     """Whether what the kubelet sends there would come to the sidecar."""
     match way:
         case "named":
-            return handler.container == found.container and found.port is not None and handler.port == found.port.name
+            return handler.container == found.container and isinstance(handler.port, str) and number == found.number
         case "explicit":
             return number == listen_port
         case _:

@@ -103,9 +103,9 @@ def free_port(first: int, taken: Iterable[int]) -> int:
 
 
 def _asked_for(wanted: str | int, listed: Sequence[Port], containers: Sequence[str]) -> Target:
-    for port in listed:
-        if wanted in {port.name, port.number}:
-            return Target(port.container, port.number, port)
+    found = [port for port in listed if wanted in {port.name, port.number}]
+    if found:
+        return _with_a_name(found)
     if isinstance(wanted, int) and len(containers) == 1:
         return Target(containers[0], wanted, None)
     hint = "" if isinstance(wanted, str) else "; gapline.dev/container says whose it is"
@@ -114,11 +114,16 @@ def _asked_for(wanted: str | int, listed: Sequence[Port], containers: Sequence[s
     )
 
 
+def _with_a_name(alike: Sequence[Port]) -> Target:
+    """Of several declarations of one port the first that has a name: by that it can be called."""
+    port = next((each for each in alike if each.name), alike[0])
+    return Target(port.container, port.number, port)
+
+
 def _chosen(candidates: Sequence[Port], pod: Object, called: Collection[int | str]) -> Target:
     numbers = {port.number for port in candidates}
     if len(numbers) == 1:
-        port = candidates[0]
-        return Target(port.container, port.number, next((each for each in candidates if each.name), port))
+        return _with_a_name(candidates)
     for name in USUAL:
         found = [port for port in candidates if port.name == name]
         if found:

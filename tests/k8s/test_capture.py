@@ -103,3 +103,18 @@ def test_where_the_app_was_moved_its_probes_move_too():
     assert list(port_edits(moved, found, "explicit", listen_port=8000, probe_port=None)) == [
         Edit("app", READY, "http", 18000)
     ]
+
+
+def test_a_port_of_two_names_is_led_by_both():
+    """Else who calls by the other name comes to the app, past the sidecar, and nobody hears of it."""
+    app = pods.container(ports=[pods.http(), pods.http("api"), pods.http("odd", 9)], readinessProbe=pods.probe("api"))
+    pod = pods.pod(app)
+    found = target(pod, Wishes(port="http"), ())
+    assert list(port_edits(pod, found, "named", listen_port=24_080, probe_port=None)) == [
+        Edit("app", ("ports", 0, "containerPort"), 8000, 24_080),
+        Edit("app", ("ports", 1, "containerPort"), 8000, 24_080),
+        Edit("app", READY, "api", 8000),
+    ]
+    only = pods.pod(pods.container(ports=[pods.http(), pods.http("api")]))
+    assert way(pods.service("api"), pod=only) == ("named", [])
+    assert way(pods.service("api", spec={"clusterIP": "None"}), pod=only, allow="false") is Reason.NUMERIC_CALLERS

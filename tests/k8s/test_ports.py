@@ -30,6 +30,14 @@ def test_an_only_port_is_meant_whatever_its_name(name):
 def test_of_two_names_for_one_number_the_name_is_taken():
     both = pods.container(ports=[pods.http(None), pods.http("web")])
     assert target(pods.pod(both), Wishes(), ()).port.name == "web"
+    assert target(pods.pod(both), Wishes(port=8000), ()).port.name == "web"
+
+
+def test_a_name_is_that_of_a_port_of_the_container_that_is_meant():
+    found = target(
+        pods.pod(pods.container(ports=[pods.http(None)]), pods.container("b", ports=[pods.http()])), Wishes(), ()
+    )
+    assert (found.container, found.port.container) == ("b", "b")
 
 
 @pytest.mark.parametrize("name", ["metrics", "zmq-port", "grpc", "nixl", "https", "dp-rpc", "h2c", "http-queueadm"])
