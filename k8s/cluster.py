@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from k8s.api import POOLS, Api, ApiError
 from k8s.callers import Caller, callers_of
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 """Longest that a pod waits for what we ask; the API server waits 5 s for everything."""
+ASK_S: Final = 30.0
+"""Longest that we go on asking when no pod waits any more."""
 FRESH_NS: Final = 2_000_000_000
 STALE_NS: Final = 60_000_000_000
 NODES_FRESH_NS: Final = 300_000_000_000
@@ -35,41 +37,64 @@ _Value = TypeVar("_Value")
 
 
 class _Kept(Generic[_Value]):
-    """One thing that was asked, and when. Whoever comes while it is being asked waits for that answer."""
+    """One thing that was asked, and when. Whoever comes while it is being asked waits for that answer; and what takes
+    longer than anybody waits, as the list of a thousand nodes may, is there for the pods that come afterwards."""
 
-    def __init__(self, ask: Callable[[], Awaitable[_Value]], *, fresh_ns: int, stale_ns: int | None) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[_Value]],
+        *,
+        fresh_ns: int,
+        stale_ns: int | None,
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._ask = ask
         self._fresh_ns = fresh_ns
         self._stale_ns = stale_ns
-        self._lock = asyncio.Lock()
+        self._failed = failed
+        self._asking: asyncio.Task[None] | None = None
         self._value: _Value | None = None
         self._at_ns: int | None = None
         self._failed_ns: int | None = None
 
     async def get(self, clock: Clock) -> _Value | None:
-        """The answer, or the one from before; None where neither is there. Raises ApiError or TimeoutError."""
-        async with self._lock:
-            now_ns = clock.monotonic_ns()
-            if _is_within(self._at_ns, self._fresh_ns, now_ns) or _is_within(self._failed_ns, FRESH_NS, now_ns):
-                return self._usable(now_ns)
-            try:
-                async with asyncio.timeout(LOOK_S):
-                    self._value = await self._ask()
-            except (ApiError, TimeoutError) as error:
-                self._failed_ns = now_ns  # and is left alone for FRESH_NS: every pod would wait as long
-                log.warning("cluster not asked", extra={"error": str(error) or type(error).__name__})
-                raise
-            else:
-                self._at_ns = now_ns
-            return self._value
+        """The answer, or the one from before; None where neither is there. Takes LOOK_S at most."""
+        now_ns = clock.monotonic_ns()
+        if not _is_within(self._at_ns, self._fresh_ns, now_ns) and not self._has_just_failed(now_ns):
+            if self._asking is None:
+                self._asking = asyncio.get_running_loop().create_task(self._take(now_ns))
+            done, _ = await asyncio.wait({self._asking}, timeout=LOOK_S)
+            for task in done:
+                task.result()  # what is no answer of the cluster is a fault of ours
+            if not done and not self._has_just_failed(now_ns):
+                self._fail(TimeoutError(f"no answer within {LOOK_S} s"), now_ns)
+        return self._usable(clock.monotonic_ns())
+
+    def close(self) -> None:
+        """Ask no longer."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _take(self, now_ns: int) -> None:
+        try:
+            async with asyncio.timeout(ASK_S):
+                self._value = await self._ask()
+            self._at_ns = now_ns
+        except (ApiError, TimeoutError) as error:
+            self._fail(error, now_ns)
+        finally:
+            self._asking = None
+
+    def _fail(self, error: Exception, now_ns: int) -> None:
+        self._failed_ns = now_ns  # and is left alone for FRESH_NS: every pod would wait as long
+        self._failed(error)
+
+    def _has_just_failed(self, now_ns: int) -> bool:
+        return _is_within(self._failed_ns, FRESH_NS, now_ns)
 
     def _usable(self, now_ns: int) -> _Value | None:
         is_stale = self._at_ns is None or (self._stale_ns is not None and now_ns - self._at_ns > self._stale_ns)
         return None if is_stale else self._value
-
-    def last(self, clock: Clock) -> _Value | None:
-        """What was known last, without asking."""
-        return self._usable(clock.monotonic_ns())
 
 
 def _is_within(at_ns: int | None, duration_ns: int, now_ns: int) -> bool:
@@ -85,27 +110,30 @@ class Cluster:
         self._tally = tally
         self._namespaces: dict[str, _Kept[Namespace]] = {}
         self._callers: dict[str, _Kept[tuple[Caller, ...]]] = {}
-        self._nodes = _Kept(self._oldest, fresh_ns=NODES_FRESH_NS, stale_ns=None)
+        self._nodes = _Kept(self._oldest, fresh_ns=NODES_FRESH_NS, stale_ns=None, failed=self._failed)
 
     async def look(self, name: str) -> tuple[Namespace, Facts]:
         """The namespace of a pod and what else is known; never raises, and takes LOOK_S at most."""
         namespaces = self._kept(self._namespaces, name, lambda: self._namespace(name))
         callers = self._kept(self._callers, name, lambda: self._calling(name))
-        questions = self._asked(namespaces), self._asked(callers), self._asked(self._nodes)
+        questions = namespaces.get(self._clock), callers.get(self._clock), self._nodes.get(self._clock)
         namespace, calling, oldest = await asyncio.gather(*questions)
         return namespace or unknown(name), Facts(callers=calling, oldest_minor=oldest)
 
-    async def _asked(self, kept: _Kept[_Value]) -> _Value | None:
-        try:
-            return await kept.get(self._clock)
-        except (ApiError, TimeoutError):
-            self._tally.failures["cluster"] += 1
-            return kept.last(self._clock)
+    def close(self) -> None:
+        """Once nobody looks any more."""
+        every: list[_Kept[Any]] = [*self._namespaces.values(), *self._callers.values(), self._nodes]
+        for kept in every:
+            kept.close()
+
+    def _failed(self, error: Exception) -> None:
+        self._tally.failures["cluster"] += 1
+        log.warning("cluster not asked", extra={"error": str(error) or type(error).__name__})
 
     def _kept(
         self, all_kept: dict[str, _Kept[_Value]], name: str, ask: Callable[[], Awaitable[_Value]]
     ) -> _Kept[_Value]:
-        kept = all_kept.pop(name, None) or _Kept(ask, fresh_ns=FRESH_NS, stale_ns=STALE_NS)
+        kept = all_kept.pop(name, None) or _Kept(ask, fresh_ns=FRESH_NS, stale_ns=STALE_NS, failed=self._failed)
         all_kept[name] = kept
         while len(all_kept) > MOST_NAMESPACES:
             del all_kept[next(iter(all_kept))]

@@ -104,9 +104,10 @@ class Injector:
         self._config = config
         self._clock = clock
         self.tally = Tally()
-        around: Surroundings = Nowhere()
+        self._cluster: Cluster | None = None
         if config.look == "cluster" and api is not None:
-            around = Cluster(api, clock=clock, tally=self.tally)
+            self._cluster = Cluster(api, clock=clock, tally=self.tally)
+        around: Surroundings = self._cluster or Nowhere()
         self._events = Events(api, clock=clock, tally=self.tally) if config.events and api is not None else None
         self.keeper = Keeper(self._source(api), tally=self.tally)
         tell = None if self._events is None else self._events.tell
@@ -144,6 +145,8 @@ class Injector:
     async def close(self) -> None:
         await self._webhook.cleanup()
         await self._admin.cleanup()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def _source(self, api: HttpApi | None) -> Files | Own:
         config = self._config

@@ -27,7 +27,9 @@ def tally():
 
 @pytest.fixture
 def cluster(api, clock, tally):
-    return Cluster(api, clock=clock, tally=tally)
+    made = Cluster(api, clock=clock, tally=tally)
+    yield made
+    made.close()
 
 
 def asked(server, kind):
@@ -111,6 +113,37 @@ async def test_a_slow_answer_is_not_waited_for(cluster, server, monkeypatch):
     async with asyncio.timeout(2):
         namespace, facts = await cluster.look("team-a")
     assert (namespace.is_known, facts.callers, facts.oldest_minor) == (False, None, None)
+
+
+async def test_an_answer_that_nobody_waited_for_is_there_for_the_next_pod(cluster, server, clock, tally, monkeypatch):
+    """Else a cluster whose nodes take longer to be listed than a pod waits never gets native sidecars."""
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+    server.delay_s = 0.3
+    found = await asyncio.gather(*(cluster.look("team-a") for _ in range(9)))
+    assert {facts.oldest_minor for _, facts in found} == {None}
+    assert tally.failures["cluster"] == 3  # namespace, callers, nodes
+    async with asyncio.timeout(5):
+        while (await cluster.look("team-a"))[1].oldest_minor is None:
+            await asyncio.sleep(0.01)
+    assert len(asked(server, "nodes")) == 1
+
+
+async def test_closed_it_asks_nothing_any_more(cluster, server, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+    server.delay_s = 5.0
+    await cluster.look("team-a")
+    before = asyncio.all_tasks()
+    cluster.close()
+    async with asyncio.timeout(2):
+        while asyncio.all_tasks() == before:
+            await asyncio.sleep(0.01)
+
+
+async def test_nobody_asks_for_ever(cluster, server, monkeypatch):
+    monkeypatch.setattr(module, "ASK_S", 0.05)
+    server.delay_s = 0.3
+    async with asyncio.timeout(2):
+        assert (await cluster.look("team-a"))[1].oldest_minor is None
 
 
 async def test_namespaces_that_are_not_asked_for_any_more_are_forgotten(cluster, server, monkeypatch):
