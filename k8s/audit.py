@@ -14,9 +14,9 @@ from k8s.config import PodConfig
 from k8s.decisions import Decision, Plan, SkipError
 from k8s.explain import headline
 from k8s.facts import Facts, Namespace
-from k8s.keys import INJECT, OFF, ON, SIDECAR, SYSTEM
+from k8s.keys import INJECT, MIRROR, OFF, ON, SIDECAR, SYSTEM
 from k8s.planner import plan
-from k8s.pods import Object, all_containers, items, labels_of, part
+from k8s.pods import Object, all_containers, annotations_of, items, labels_of, part
 from k8s.status import Status, status_of
 from k8s.wishes import NAMED
 
@@ -124,6 +124,8 @@ def router_of(pod: Object) -> Caller | None:
 
 
 def _has_asked(pod: Object, namespace: Namespace) -> bool:
+    if MIRROR in annotations_of(pod):
+        return False
     own = labels_of(pod).get(INJECT)
     return own in ON or (own not in OFF and namespace.labels.get(INJECT) in ON)
 

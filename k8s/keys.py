@@ -17,6 +17,9 @@ INJECTED: Final = PREFIX + "injected"
 STATUS: Final = PREFIX + "status"
 """An annotation in which the injector writes what it decided, and what stood there before."""
 
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""An annotation of a pod that only shows what a node runs by itself: nothing that is changed in it has an effect."""
+
 ON: Final = frozenset({"enabled", "true"})
 OFF: Final = frozenset({"disabled", "false"})
 

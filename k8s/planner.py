@@ -17,7 +17,7 @@ from k8s.decisions import Decision, Plan, Reason, SkipError
 from k8s.egress import egress_of
 from k8s.ending import ending
 from k8s.facts import Facts, Namespace, Situation
-from k8s.keys import ADMIN_PORT, INJECT, LISTEN_PORT, NO_TOKEN, OFF, ON, PROBE_PORT, REDIRECT, SIDECAR, USER
+from k8s.keys import ADMIN_PORT, INJECT, LISTEN_PORT, MIRROR, NO_TOKEN, OFF, ON, PROBE_PORT, REDIRECT, SIDECAR, USER
 from k8s.pods import Object, all_containers, annotations_of, handlers, items, labels_of, part, running
 from k8s.ports import MESH, Target, declared, free_port, refuse_unreadable, target
 from k8s.resources import Wanted, fitting, resources
@@ -26,7 +26,6 @@ from k8s.wishes import REDIRECT as REDIRECTED
 
 NATIVE_FROM: Final = 29
 """The first minor version of Kubernetes in which an init container may run on without being asked for specially."""
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _SYSTEM_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _FAMILIES: Final = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
 
@@ -103,7 +102,7 @@ def _refuse_others(pod: Object, namespace: Namespace) -> None:
     if wish not in ON:
         said = f"{INJECT}: {wish}" if wish in OFF else f"no label {INJECT}: enabled on it or on its namespace"
         raise SkipError(Reason.NOT_ASKED, said)
-    if _MIRROR in annotations_of(pod):
+    if MIRROR in annotations_of(pod):
         raise SkipError(Reason.MIRROR, "it is the image of a pod that a node runs by itself, and changes nothing there")
     spec = part(pod, "spec")
     if spec.get("hostNetwork") is True:

@@ -80,6 +80,7 @@ def test_a_router_that_runs_passes_sidecars_by_and_one_that_has_ended_does_not()
     "pod",
     [
         running(pods.pod(labels={INJECT: "false"})),
+        running(pods.pod(annotations={"kubernetes.io/config.mirror": "x"})),
         running(pods.pod(), phase="Succeeded"),
         running(pods.pod(), namespace="kube-system"),
         running(pods.pod(), namespace="gapline"),
