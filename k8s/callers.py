@@ -16,7 +16,7 @@ IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"
 
 _H2: Final = frozenset({"kubernetes.io/h2c", "h2c", "http2", "grpc"})
-_TLS: Final = frozenset({"https", "tls"})
+_TLS: Final = frozenset({"https", "tls", "kubernetes.io/wss"})
 _ROUTER_WORDS: Final = {
     "selector": ("--k8s-label-selector",),
     "port": ("--k8s-port",),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from k8s.cluster import LOOK_S
 from k8s.config import config_of as injector_config
 from k8s.keys import METRICS_PORT_NAME, STATUS
 from otel.config import OPTIONS as COLLECTOR_OPTIONS
@@ -154,6 +155,7 @@ def test_helm_finds_no_fault_with_the_chart():
     [
         {"injector": {"replicas": 0}},
         {"injector": {"failurePolicy": "ignore"}},
+        {"injector": {"timeoutSeconds": LOOK_S}},
         {"injector": {"env": {"PATH": "/"}}},
         {"injector": {"excludedNamespaces": []}},
         {"colector": {}},

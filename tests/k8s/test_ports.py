@@ -127,7 +127,14 @@ def test_a_port_of_tls_or_http_2_is_refused(more, reason):
 
 @pytest.mark.parametrize(
     ("protocol", "reason"),
-    [("kubernetes.io/h2c", Reason.H2_PORT), ("grpc", Reason.H2_PORT), ("https", Reason.TLS_PORT), ("http", None)],
+    [
+        ("kubernetes.io/h2c", Reason.H2_PORT),
+        ("grpc", Reason.H2_PORT),
+        ("https", Reason.TLS_PORT),
+        ("http", None),
+        ("kubernetes.io/ws", None),
+        ("kubernetes.io/wss", Reason.TLS_PORT),
+    ],
 )
 def test_a_service_may_say_what_it_speaks(protocol, reason):
     assert refused(pods.container(ports=[pods.http()]), [pods.service("http", appProtocol=protocol)]) is reason
