@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, Final
 
 from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
 from tests.lab.draw import Case
+from tests.lab.felt import waits
 from tests.lab.noise import EXPLAINS, Noise
 from tests.lab.readers import Reader
 from tests.lab.told import LINKING, Kind
@@ -39,6 +39,7 @@ class Mark(StrEnum):
     INCONCLUSIVE = "inconclusive"
     HALF = "half"
     MISSED = "missed"
+    TOO_SURE = "too sure"
     SECOND = "second"
     WRONG_CAUSE = "wrong cause"
     WRONG_HOP = "wrong hop"
@@ -54,12 +55,13 @@ MEANING: Final = {
     Mark.INCONCLUSIVE: "cannot tell",
     Mark.HALF: "of two faults that the reader's stamps show only one is told",
     Mark.MISSED: "called healthy, though the reader's stamps show the fault",
+    Mark.TOO_SURE: "a segment that hides several hops, named as if it were one",
     Mark.SECOND: "another was named first, and the planted one beside it",
     Mark.WRONG_CAUSE: "the planted hop, another cause",
     Mark.WRONG_HOP: "another hop",
     Mark.ACCUSED: "nothing was planted, the reader's stamps show nothing, and somebody was named",
 }
-WRONG: Final = frozenset({Mark.MISSED, Mark.SECOND, Mark.WRONG_CAUSE, Mark.WRONG_HOP, Mark.ACCUSED})
+WRONG: Final = frozenset({Mark.MISSED, Mark.TOO_SURE, Mark.SECOND, Mark.WRONG_CAUSE, Mark.WRONG_HOP, Mark.ACCUSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,10 @@ def _mark(known: Truth, told: Said, verdict: Mapping[str, Any], *, is_noise: boo
     to_tell = [each for each in shown if each.is_tellable]
     if told.first is None:
         return _mark_of_nobody(known, shown, verdict)
-    if any(blame.fits(*told.first) for blame in known.blames):
-        return Mark.RIGHT if known.is_held or all(_is_told(known, each, told) for each in to_tell) else Mark.HALF
+    if fitting := [blame for blame in known.blames if blame.fits(*told.first)]:
+        if verdict["confidence"] >= CONFIDENT and all(blame.cause is None for blame in fitting):
+            return Mark.TOO_SURE
+        return Mark.RIGHT if all(_is_told(known, each, told) for each in to_tell) else Mark.HALF
     if is_noise and all(_is_told(known, each, told) for each in to_tell):
         return Mark.DISTURBED
     if not known.blames:
@@ -180,7 +184,7 @@ def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:
 
 
 def _total(case: Case, seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
-    if not verdict["contributions"] or (waited_s := _waited(seen, verdict)) is None:
+    if not verdict["contributions"] or (waited_s := _waited(case, seen, verdict)) is None:
         return None
     limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ, *LINKING) is None else SAMPLED_S
     if verdict["wait"] == "first_event":
@@ -194,13 +198,15 @@ def _unseen_s(case: Case) -> float:
     return own_s + (0.0 if case.chain.links is None else 2 * case.chain.links.delays_s[-1])
 
 
-def _waited(seen: Answer, verdict: Mapping[str, Any]) -> float | None:
-    """The reader's own measurement of the wait that the verdict is about, of several the one that comes nearest: a
-    stream has many gaps, and the verdict need not be about the longest; its first output may be a thought."""
+def _waited(case: Case, seen: Answer, verdict: Mapping[str, Any]) -> float | None:
+    """The reader's own measurement of the wait that the verdict is about. Its first output may be a thought; and of a
+    stream's many gaps a verdict may be about any that the script does not explain, or else about the longest."""
     if verdict["wait"] == "first_event" and seen.first_text_s is not None:
         waits_s = [seen.receipts[0].at_s, seen.first_text_s]
     elif verdict["wait"] == "gap" and seen.held_off_s is None:
-        waits_s = [later - earlier for earlier, later in pairwise(seen.texts_s)]
+        spoken = case.told.calm()
+        between = [each for each in waits(seen, spoken) if each.after > 0 and each.until <= spoken.length]
+        waits_s = [each.wait_s for each in between if each.added_s > QUIET_S] or [seen.longest_gap_s]
     else:
         return check.waited(seen, verdict["wait"])
-    return min(waits_s, key=lambda wait_s: abs(wait_s - verdict["gap_s"]), default=None)
+    return min(waits_s, key=lambda wait_s: abs(wait_s - verdict["gap_s"]))

@@ -78,8 +78,17 @@ def test_behind_the_last_tap_it_is_right_to_say_that_nothing_was_seen() -> None:
     assert mark(of, verdict(status="inconclusive"), LATE).mark is Mark.BEYOND
     assert mark(of, verdict(observed_to="our_kernel"), LATE).mark is Mark.BEYOND
     assert mark(of, verdict(), LATE).mark is Mark.MISSED
-    assert mark(of, verdict("network", "client"), LATE).mark is Mark.RIGHT
+    assert mark(of, verdict("network", "client", confidence=0.54), LATE).mark is Mark.RIGHT
     assert mark(STALL, verdict(observed_to="our_kernel"), LATE).mark is Mark.MISSED
+
+
+@pytest.mark.parametrize(("confidence", "expected"), [(0.79, Mark.RIGHT), (0.8, Mark.TOO_SURE)])
+def test_a_segment_that_hides_a_hop_may_not_be_named_as_surely_as_one_that_hides_none(
+    confidence: float, expected: Mark
+) -> None:
+    of = case(fault(Kind.STALL, PROXY), chain=APPS.without(PROXY))
+    result = mark(of, verdict("app_stall", GATEWAY, confidence=confidence), LATE)
+    assert (result.mark, result.is_confidently_wrong) == (expected, expected is Mark.TOO_SURE)
 
 
 def test_a_source_without_a_rhythm_may_not_be_called_healthy() -> None:
@@ -98,7 +107,8 @@ def test_a_hop_that_always_buffers_is_right_to_be_named_and_may_hide_a_fault() -
     assert mark(none, verdict(), seen(none, held_s=0.6)).mark is Mark.MISSED
     assert mark(none, verdict(), seen(none)).mark is Mark.HEALTHY
     assert mark(stalled, verdict(*buffering, source), seen(stalled, held_s=2.0)).mark is Mark.RIGHT
-    assert mark(stalled, verdict(*buffering), seen(stalled, held_s=2.0)).mark is Mark.RIGHT
+    assert mark(stalled, verdict(*buffering), seen(stalled, held_s=2.0)).mark is Mark.HALF
+    assert mark(stalled, verdict(*buffering), seen(stalled, held_s=0.2)).mark is Mark.RIGHT
     assert mark(stalled, verdict(), seen(stalled, held_s=2.0)).mark is Mark.MISSED
     assert mark(stalled, verdict("app_stall", PROXY), seen(stalled, held_s=2.0)).mark is Mark.WRONG_HOP
 
@@ -159,6 +169,15 @@ def test_seconds_are_compared_with_what_was_planted_and_with_what_the_reader_sta
     assert result.total.known_s == pytest.approx(LATE.longest_gap_s)
     assert not result.total.is_within
     assert mark(STALL, said, LATE, noise=Noise(0.05)).total is None
+
+
+def test_a_sum_is_compared_with_no_wait_that_the_script_explains() -> None:
+    of = case(fault(Kind.STALL, GATEWAY), shape=Shape.BURSTY)
+    reader = seen(of, held_s=2.0)
+    said = verdict("app_stall", GATEWAY, wait="gap", gap_s=0.3, contributions=[{"segment": "source", "seconds": 0.3}])
+    result = mark(of, said, reader)
+    assert result.total is not None
+    assert result.total.known_s == pytest.approx(reader.longest_gap_s)
 
 
 def test_of_two_faults_no_seconds_are_compared_with_one() -> None:

@@ -99,11 +99,29 @@ def test_a_hop_that_always_buffers_may_be_named_besides_what_was_planted_and_no_
     assert true.faults[0].term_s is None
 
 
-def test_behind_a_hop_that_merges_the_last_text_may_wait_for_the_end() -> None:
-    of = case(fault(Kind.END_HOLD, GATEWAY), chain=Chain.of(Part.APP, Part.MERGER))
-    assert {Blame(GATEWAY, "end_hold"), Blame(GATEWAY, "app_stall")} <= known(of).blames
-    of = case(fault(Kind.STALL, WORKER), chain=Chain.of(Part.APP, Part.MERGER))
-    assert {Blame(WORKER, "source_stall"), Blame(WORKER, "slow_first_event")} <= known(of).blames
+def test_behind_a_hop_that_merges_a_hold_is_called_by_the_wait_in_which_the_reader_felt_it() -> None:
+    chain = Chain.of(Part.APP, Part.MERGER)
+    of = case(fault(Kind.END_HOLD, GATEWAY), chain=chain)
+    late_text = seen_of(of.told.calm(), held_s=2.0, at_chars=of.told.calm().length)
+    [end] = truth(of, late_text).faults
+    assert end.blames == {Blame(GATEWAY, "end_hold"), Blame(GATEWAY, "app_stall")}
+    assert known(case(fault(Kind.STALL, WORKER), chain=chain)).blames == {Blame(WORKER, "source_stall")}
+    first = replace(fault(Kind.STALL, WORKER), at_chars=3)
+    [early] = truth(case(first, chain=chain), seen(case(first, chain=chain), held_s=2.0)).faults
+    assert Blame(WORKER, "slow_first_event") in early.blames
+
+
+def test_what_a_hop_that_holds_much_may_hide_is_shown_where_it_stands_out_from_what_that_hop_holds() -> None:
+    chain = Chain.of(Part.APP, Part.WINDOW)
+    for hop, held_s, is_shown in ((WORKER, 2.0, True), (WORKER, 0.2, False), (GATEWAY, 2.0, True)):
+        of = case(fault(Kind.STALL, hop), chain=chain)
+        reader = seen_of(of.told.calm(), held_s=held_s, at_chars=100, merged=12)
+        assert truth(of, reader).faults[0].is_shown == is_shown
+    of = case(fault(Kind.STALL, WORKER), chain=chain)
+    in_one_piece = seen_of(of.told.calm(), held_s=2.0, at_chars=100, merged=1_000)
+    assert not truth(of, in_one_piece).faults[0].is_shown
+    broken = case(fault(Kind.CUT, WORKER), chain=chain)
+    assert truth(broken, seen(broken, is_whole=False, is_done=False)).faults[0].is_shown
 
 
 def test_a_hop_that_waits_for_a_few_events_hides_nothing_of_a_lively_answer() -> None:

@@ -86,7 +86,8 @@ class Truth:
     """All that is known of a case. holders: who may be named for hops that always buffer.
 
     late_s: what the script does not explain of the reader's longest wait. excess_s: the most that no fault explains
-    either, None where that is not known. is_held: a hop holds so much that what was planted may lie hidden in it.
+    either, None where that is not known. is_held: a hop holds so much that what was planted may lie hidden in it: then
+    it is shown only where it stands out from all other waits of the answer.
     """
 
     faults: tuple[Known, ...]
@@ -158,6 +159,14 @@ class _Scene:
         pause_s = longest_pause_s(self.spoken)
         return any(hold is not None and (hold.texts is None or hold.texts * pause_s > MOMENT_S) for hold in holds)
 
+    def is_placed(self, fault: Planted) -> bool:
+        """Whether it is known in which wait it is felt; a hop that holds texts may keep the last of them to the end."""
+        return fault.kind in _TIMED and not (self.holding and fault.kind is Kind.END_HOLD)
+
+    def where(self, fault: Planted) -> list[Wait]:
+        """The waits in which it may be felt."""
+        return [w for w in self.felt if not self.is_placed(fault) or w.holds(fault, self.spoken.length)]
+
     def around_app(self, name: str) -> Stretch:
         return next(each for each in self.stretches if name in each.apps)
 
@@ -173,7 +182,7 @@ def _known(scene: _Scene, fault: Planted) -> Known:
     label, term_s = _term(scene, fault, stretch)
     blames = _blames(fault, stretch, at_source=at_source)
     if scene.holding and stretch is not None and fault.kind in _MOVED:
-        for kind in _MOVED:
+        for kind in _felt_as(scene, fault):
             blames |= _blames(replace(fault, kind=kind), stretch, at_source=at_source)
     return Known(
         fault,
@@ -221,11 +230,40 @@ def _blames_of(stretch: Stretch, causes: Collection[str]) -> set[Blame]:
 # ------------------------------------------------------------------------ what the reader's stamps show
 
 
+def _felt_as(scene: _Scene, fault: Planted) -> set[Kind]:
+    """In what kind of wait the reader may have felt one hold: where its character came, or wherever it was late."""
+    length = scene.spoken.length
+    waits_felt = [wait for wait in scene.felt if wait.added_s > QUIET_S or wait.holds(fault, length)]
+    return {
+        Kind.SLOW_FIRST if wait.after == 0 else Kind.END_HOLD if wait.until > length else Kind.STALL
+        for wait in waits_felt
+    }
+
+
 def _is_shown(scene: _Scene, fault: Planted, *, at_source: bool) -> bool:
+    is_told_by_waits = fault.kind not in {Kind.CUT, *READING}
+    if is_told_by_waits and scene.is_held and not _stands_out(scene, fault):
+        return False
+    return _is_felt(scene, fault, at_source=at_source)
+
+
+def _stands_out(scene: _Scene, fault: Planted) -> bool:
+    """Whether a wait in which the fault may lie is longer than all that a hop's holding alone made of this answer; of
+    an answer that came in one piece nobody can say."""
+    longest = max(scene.where(fault), key=lambda wait: wait.added_s, default=None)
+    placed = [each for each in scene.case.faults if scene.is_placed(each)]
+    held = [
+        w for w in scene.felt if w is not longest and not any(w.holds(each, scene.spoken.length) for each in placed)
+    ]
+    if longest is None or not any(wait.after > 0 and wait.until <= scene.spoken.length for wait in held):
+        return False
+    return longest.added_s - max(wait.added_s for wait in held) > FELT_S
+
+
+def _is_felt(scene: _Scene, fault: Planted, *, at_source: bool) -> bool:
     """Whether the reader's stamps show the fault. A hop that no tap tells from the source has the source's rhythm."""
     seen, spoken = scene.seen, scene.spoken
-    is_placed = fault.kind in _TIMED and not (scene.holding and fault.kind is Kind.END_HOLD)
-    where = [wait for wait in scene.felt if not is_placed or wait.holds(fault, spoken.length)]
+    where = scene.where(fault)
     match fault.kind:
         case Kind.CUT:
             return not (seen.is_whole and seen.is_done)
