@@ -81,7 +81,8 @@ class Marked:
     """One verdict, marked. term and total compare its seconds with the planted ones and with the reader's, where it is
     right and the machine was never late: what comes late to a sidecar or to the reader is none of their seconds.
 
-    is_shown: the reader's stamps show a fault. lag_s: how long the machine let a process wait meanwhile.
+    is_shown: the reader's stamps show a fault. late_s: what the script does not explain of the reader's longest wait.
+    lag_s: how long the machine let a process wait meanwhile.
     """
 
     case: Case
@@ -90,9 +91,15 @@ class Marked:
     truth: str
     confidence: float
     is_shown: bool
+    late_s: float
     lag_s: float
     term: Comparison | None
     total: Comparison | None
+
+    @property
+    def is_calm(self) -> bool:
+        """Nothing was planted, no hop holds what passes, and the reader's own stamps call the answer healthy."""
+        return not self.case.faults and self.truth == HEALTHY and self.late_s <= FELT_S
 
     @property
     def is_confidently_wrong(self) -> bool:
@@ -115,6 +122,7 @@ def mark(
         truth=" or ".join(sorted(f"{blame.cause or 'any'} @ {blame.hop}" for blame in known.blames)) or HEALTHY,
         confidence=verdict["confidence"],
         is_shown=any(each.is_shown for each in known.faults),
+        late_s=known.late_s,
         lag_s=noise.lag_s,
         term=_term(known, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
         total=_total(case, seen, verdict) if how is Mark.RIGHT and not noise.lag_s else None,

@@ -17,6 +17,9 @@ _ANYWHERE: Final = frozenset({Kind.SLOW_READ, Kind.LEAVE, Kind.SELF})
 """Kinds of which the hop is none, or told by the cause."""
 _UNTELLABLE: Final = frozenset({Mark.BEYOND, Mark.DISTURBED})
 
+_LISTED: Final = WRONG | {Mark.HALF, Mark.DISTURBED}
+"""What somebody should look at: an excuse, too."""
+
 
 def line(marked: Marked) -> str:
     """One case, when it is done."""
@@ -48,6 +51,7 @@ def as_json(results: Sequence[Marked], rows: Sequence[Judged], *, seed: int, too
         "marks": dict(Counter(marked.mark for marked in results)),
         "felt": len(felt),
         "felt_right": sum(marked.mark is Mark.RIGHT for marked in felt),
+        "healthy": dict(Counter(marked.mark for marked in results if marked.is_calm)),
         "confidently_wrong": [marked.case.number for marked in results if marked.is_confidently_wrong],
         "term_errors_s": _errors(marked.term for marked in results),
         "sum_errors_s": _errors(marked.total for marked in results),
@@ -107,35 +111,38 @@ def _shares(results: Sequence[Marked]) -> str:
     """The figures that a release is judged by."""
     felt = [marked for marked in results if _counts(marked)]
     right = sum(marked.mark is Mark.RIGHT for marked in felt)
-    calm = [marked for marked in results if not marked.case.faults and marked.truth == "healthy"]
-    accused = sum(marked.mark is Mark.ACCUSED for marked in calm)
+    calm = [marked for marked in results if marked.is_calm]
+    marks = Counter(marked.mark for marked in calm)
     confident = sum(marked.is_confidently_wrong for marked in results)
     share = f" ({100 * right / len(felt):.1f} %)" if felt else ""
     return (
         f"felt by the reader and to be told: {len(felt)}, of them right by cause and hop: {right}{share}\n"
-        f"healthy answers: {len(calm)}, of them accused: {accused}\n"
+        f"healthy by the reader's own stamps: {len(calm)}, of them called so: {marks[Mark.HEALTHY]}, "
+        f"accused: {marks[Mark.ACCUSED]}, excused for the machine: {marks[Mark.DISTURBED]}\n"
         f"confidently wrong: {confident}"
     )
 
 
 def _exactness(results: Sequence[Marked]) -> str:
     """Of the right verdicts: the planted seconds, and the reader's."""
+    right = [marked for marked in results if marked.mark is Mark.RIGHT]
     rows = [
-        _compared("planted segment against the planted delay", [m.term for m in results]),
-        _compared("sum of the terms against the reader's wait", [m.total for m in results]),
+        _compared("planted segment against the planted delay", [m.term for m in right]),
+        _compared("sum of the terms against the reader's wait", [m.total for m in right]),
     ]
     return "\n".join(row for row in rows if row)
 
 
 def _compared(what: str, comparisons: Iterable[Comparison | None]) -> str:
-    made = [each for each in comparisons if each is not None]
+    asked = list(comparisons)
+    made = [each for each in asked if each is not None]
     if not made:
         return ""
     beyond = sum(not each.is_within for each in made)
     worst = max(abs(each.error_s) for each in made)
     limit_s = min(each.limit_s for each in made)
     words = f"{beyond} off by more than {limit_s * 1e3:g} ms and what is known of their surroundings"
-    return f"{what}: {len(made)} compared, {words}, worst {worst * 1e3:.0f} ms"
+    return f"{what}: {len(made)} of {len(asked)} right ones compared, {words}, worst {worst * 1e3:.0f} ms"
 
 
 def _only_in_rows(results: Sequence[Marked], rows: Sequence[Judged]) -> list[Judged]:
@@ -145,19 +152,20 @@ def _only_in_rows(results: Sequence[Marked], rows: Sequence[Judged]) -> list[Jud
 
 
 def _looked_at(results: Sequence[tuple[Row | None, Marked]], *, seed: int) -> Iterator[str]:
-    """What was wrong, and how to have it again."""
+    """What was wrong, or excused, and how to have it again."""
     for row, marked in sorted(results, key=lambda each: each[1].case.number):
         inexact = [
             f"{what} off by {each.error_s * 1e3:+.0f} ms"
             for what, each in (("term", marked.term), ("sum", marked.total))
             if each is not None and not each.is_within
         ]
-        if marked.mark in WRONG or marked.mark is Mark.HALF or inexact:
+        if marked.mark in _LISTED or inexact:
             yield (
                 f"{marked.mark}{', confidently' if marked.is_confidently_wrong else ''}"
                 f"{f', {row}' if row else ''}: {marked.case}\n"
                 f"    said {marked.named} ({marked.confidence:g}); true is {marked.truth}"
-                f"{''.join(f'; {words}' for words in inexact)}; machine late by {marked.lag_s * 1e3:.0f} ms\n"
+                f"{''.join(f'; {words}' for words in inexact)}; the reader late by "
+                f"{marked.late_s * 1e3:.0f} ms, the machine by {marked.lag_s * 1e3:.0f} ms\n"
                 f"    {marked.case.chain}\n"
                 f"    python -m tests.lab --seed {seed} --case {marked.case.number}"
             )
@@ -178,6 +186,7 @@ def _row(marked: Marked) -> dict[str, Any]:
         "true": marked.truth,
         "confidence": marked.confidence,
         "is_shown": marked.is_shown,
+        "late_s": round(marked.late_s, 3),
         "machine_late_s": round(marked.lag_s, 3),
         "term_error_s": None if marked.term is None else round(marked.term.error_s, 4),
         "sum_error_s": None if marked.total is None else round(marked.total.error_s, 4),

@@ -28,7 +28,7 @@ def marked(
     term: Comparison | None = None,
 ) -> Marked:
     case = Case(number, 1, Chain.of(Part.APP, Part.APP), Shape.STEADY, 120, faults=faults or (STALL,))
-    return Marked(case, mark, named, true, confidence, True, 0.0, term, None)
+    return Marked(case, mark, named, true, confidence, True, 2.0, 0.0, term, None)
 
 
 RIGHT = marked(Mark.RIGHT, "app_stall @ gateway")
@@ -70,13 +70,21 @@ def test_a_row_of_evidence_has_its_marks_and_its_wrong_verdicts() -> None:
 
 def test_the_figures_leave_out_what_no_tap_could_tell_and_what_the_machine_did() -> None:
     beyond, disturbed = (marked(mark, "inconclusive") for mark in (Mark.BEYOND, Mark.DISTURBED))
-    healthy = Marked(
-        Case(0, 1, RIGHT.case.chain, Shape.STEADY, 120), Mark.HEALTHY, "healthy", "healthy", 0.9, False, 0.0, None, None
-    )
-    told = report.report([RIGHT, RIGHT, UNSURE, beyond, disturbed, healthy], [], seed=3)
+    told = report.report([RIGHT, RIGHT, UNSURE, beyond, disturbed], [], seed=3)
     assert "to be told: 3, of them right by cause and hop: 2 (66.7 %)" in told
-    assert "healthy answers: 1, of them accused: 0" in told
     assert "confidently wrong: 0" in told
+    assert "disturbed: " in told  # an excuse is listed, too
+
+
+def test_only_answers_that_the_reader_calls_healthy_count_as_healthy() -> None:
+    case = Case(0, 1, RIGHT.case.chain, Shape.STEADY, 120)
+
+    def calm(mark: Mark, late_s: float = 0.1) -> Marked:
+        return Marked(case, mark, mark, "healthy", 0.9, False, late_s, 0.0, None, None)
+
+    results = [calm(Mark.HEALTHY), calm(Mark.HEALTHY, 0.5), calm(Mark.DISTURBED), calm(Mark.DISTURBED, 0.9), RIGHT]
+    told = report.report(results, [], seed=3)
+    assert "healthy by the reader's own stamps: 2, of them called so: 1, accused: 0, excused for the machine: 1" in told
 
 
 def test_errors_of_seconds_are_told_and_those_beyond_the_limit_listed() -> None:
@@ -85,7 +93,7 @@ def test_errors_of_seconds_are_told_and_those_beyond_the_limit_listed() -> None:
         for error_s in (0.01, -0.06)
     ]
     told = report.report(exact, [], seed=3)
-    assert "2 compared, 1 off by more than 50 ms" in told
+    assert "2 of 2 right ones compared, 1 off by more than 50 ms" in told
     assert "worst 60 ms" in told
     assert "term off by -60 ms" in told
 
