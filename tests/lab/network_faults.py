@@ -42,8 +42,8 @@ FAULT_AT_S: Final = 1.5
 """After the question: a rhythm is known by then."""
 CALM_S: Final = 2.0
 """So long it goes on behind the fault."""
-UNFELT_S, FELT_S = 0.25, 0.6
-"""Below the first a verdict has nothing to name, from the second on it has to; between them it may."""
+FELT_S: Final = 0.6
+"""From so much lateness on a verdict has to name somebody; less may be several waits, each too short for that."""
 CONFIDENT: Final = 0.8
 
 

@@ -43,6 +43,7 @@ from tests.readers.reading import Missing
 
 AT_ONCE: Final = 4
 SLOW_READER: Final = "slow_reader"
+NETWORK: Final = "network"
 LOOK_EVERY_S: Final = 0.05
 MS: Final = 1_000_000
 EARLY_S: Final = 0.75
@@ -117,13 +118,14 @@ class Mark(StrEnum):
     LATE = "told after a write had blocked, in time"
     UNSEEN = "the stop left no trace: all fitted into the reader's buffer, or it was too short to tell"
     MISSED = "told too late, or not in all places"
+    MISNAMED = "the verdict names the network, and the link lost nothing"
     FORGOTTEN = "told while it stopped, and the verdict knows nothing of it"
     QUIET = "healthy, and nothing told"
     ACCUSED = "healthy, and told of"
     BROKEN = "the answer did not come whole"
 
 
-WRONG: Final = frozenset({Mark.MISSED, Mark.FORGOTTEN, Mark.ACCUSED, Mark.BROKEN})
+WRONG: Final = frozenset({Mark.MISSED, Mark.MISNAMED, Mark.FORGOTTEN, Mark.ACCUSED, Mark.BROKEN})
 
 
 def trial(seed: int, number: int, *, is_stopped: bool) -> Trial:
@@ -150,6 +152,8 @@ def mark(trial: Trial, reading: Reading, told: Told) -> Mark:
     """Whether what was told is what the reader knows of itself."""
     if not reading.is_whole:
         return Mark.BROKEN
+    if told.verdict == NETWORK and trial.way is Way.NEAR:
+        return Mark.MISNAMED
     all_told = [*told.listed_s, *told.collected_s, *told.logged_s]
     if reading.stopped_s is None or reading.resumed_s is None:
         return Mark.ACCUSED if all_told or told.verdict == SLOW_READER else Mark.QUIET

@@ -51,6 +51,7 @@ def told(at_s: float, *, blocked_s: Sequence[float] = ()) -> Told:
         (None, Told(blocked_s=[4.0]), Mark.UNSEEN),
         (2.5, told(1.9), Mark.ACCUSED),
         (2.5, replace(told(3.0), is_kept=False), Mark.FORGOTTEN),
+        (2.5, replace(told(3.0), verdict="network"), Mark.MISNAMED),
     ],
 )
 def test_a_reader_that_stops_must_be_told_of_soon_after_its_window_fell_or_a_write_blocked(
@@ -68,7 +69,8 @@ def test_who_reads_all_the_time_must_not_be_told_of() -> None:
     always = Reading(0.0, is_whole=True)
     assert mark(HEALTHY, always, Told(blocked_s=[3.0])) is Mark.QUIET
     assert mark(HEALTHY, always, Told(logged_s=[3.0])) is Mark.ACCUSED
-    assert mark(HEALTHY, always, Told(verdict="network")) is Mark.QUIET
+    assert mark(replace(HEALTHY, way=Way.FAR), always, Told(verdict="network")) is Mark.QUIET
+    assert mark(replace(HEALTHY, way=Way.NEAR), always, Told(verdict="network")) is Mark.MISNAMED
     assert mark(HEALTHY, always, Told(verdict="slow_reader")) is Mark.ACCUSED
     assert mark(HEALTHY, Reading(0.0), Told()) is Mark.BROKEN
 
