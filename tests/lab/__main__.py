@@ -52,22 +52,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     results: list[Marked] = []
     rows: list[report.Judged] = []
     began_s = time.monotonic()
-    for result in bench.run(cases, paths=found.paths, at_once=options.at_once, say=say):
-        results.append(result.marked)
-        rows += result.rows
-        say(report.line(result.marked))
-        if options.out is not None and (options.case or result.marked.mark in WRONG):
-            options.out.mkdir(parents=True, exist_ok=True)
-            file = options.out / f"{options.seed}-{result.marked.case.number}.json"
-            file.write_text(json.dumps(result.timeline, indent=1))
-    say("\n" + report.report(results, rows, seed=options.seed))
-    took_s = time.monotonic() - began_s
-    say(f"\n{len(results)} cases in {took_s:.0f} s")
+    try:
+        for result in bench.run(cases, paths=found.paths, at_once=options.at_once, say=say):
+            results.append(result.marked)
+            rows += result.rows
+            say(report.line(result.marked))
+            if options.out is not None and (options.case or result.marked.mark in WRONG):
+                options.out.mkdir(parents=True, exist_ok=True)
+                file = options.out / f"{options.seed}-{result.marked.case.number}.json"
+                file.write_text(json.dumps(result.timeline, indent=1))
+    finally:  # a run that breaks off says what it found until then
+        _tell(results, rows, options, took_s=time.monotonic() - began_s)
+    return 0 if report.is_passed(results, rows) else 1
+
+
+def _tell(
+    results: Sequence[Marked], rows: Sequence[report.Judged], options: argparse.Namespace, *, took_s: float
+) -> None:
+    print("\n" + report.report(results, rows, seed=options.seed))
+    print(f"\n{len(results)} cases in {took_s:.0f} s", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(report.as_json(results, rows, seed=options.seed, took_s=took_s), indent=1))
     if options.markdown is not None:
         options.markdown.write_text(report.markdown(results, rows) + "\n")
-    return 0 if report.is_passed(results, rows) else 1
 
 
 if __name__ == "__main__":
