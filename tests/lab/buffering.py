@@ -234,6 +234,7 @@ class _Running:
         is_scripted = chain.hops[0].part is Part.SCRIPTED
         was = felt(answer, told.calm()) if is_scripted else waited(answer)
         due = expected(told.calm(), self.plan.hold) if is_scripted and self.plan.hold else None
+        source = None if is_scripted else chain.names[0]
         named = verdict["status"] == "named"
         return Trial(
             self.plan.parts,
@@ -241,7 +242,7 @@ class _Running:
             shape,
             reader,
             bool(holders),
-            mark(verdict, was, holders=holders, due=due, is_noise=noise.has_made(verdict, chain)),
+            mark(verdict, was, holders=holders, due=due, source=source, is_noise=noise.has_made(verdict, chain)),
             f"{verdict['cause']} @ {verdict['first_hop']}" if named else verdict["status"],
             verdict["confidence"],
             was.worst_s,

@@ -7,7 +7,6 @@ What is left was added on the way, and nothing else is planted.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from otel.demo.answer import Answer, Receipt
+from tests.lab.felt import waits
 from tests.lab.middles import Hold
 from tests.lab.noise import EXPLAINS
 from tests.lab.shapes import Spoken
@@ -48,7 +48,7 @@ MEANING: Final = {
     Mark.CALLED_OTHERWISE: f"the hop that holds; {RELEASES} gaps or more were felt, and it was not called {BUFFERING}",
     Mark.HEALTHY: "nobody holds, nobody was named",
     Mark.UNFELT: "it holds less than a reader notices, and nobody was named",
-    Mark.DISTURBED: "somebody was named for what no hop holds: the machine was busy",
+    Mark.DISTURBED: "somebody was named for what no hop holds: the machine was busy, or an engine paused",
     Mark.MISSED: "the reader felt it, and nobody was named",
     Mark.WRONG_HOP: "the reader felt it, and another hop was named",
     Mark.ACCUSED: "nobody holds, the reader felt nothing, and somebody was named",
@@ -82,18 +82,8 @@ class Felt:
 
 def felt(seen: Answer, calm: Spoken) -> Felt:
     """Compare by position in the text, which is the same however events were merged, split or cut."""
-    texts = [(receipt.at_s, receipt.chars) for receipt in seen.receipts if receipt.chars]
-    if not texts:
-        return Felt((seen.ended_s - calm.script.events[-1].at_s,))
-    due = [calm.script.events[index].at_s for index in calm.texts]
-    reached = [calm.reached[index] for index in calm.texts]
-    added, passed = [texts[0][0] - due[0]], 0
-    for (before_s, chars), (at_s, more) in pairwise(texts):
-        passed += chars
-        waited_s = at_s - before_s
-        added.append(waited_s - _silence_s(due, reached, passed, passed + more))
-    added.append((seen.ended_s - texts[-1][0]) - (calm.script.events[-1].at_s - due[-1]))
-    return Felt(tuple(added))
+    added = tuple(wait.added_s for wait in waits(seen, calm))
+    return Felt(added or (seen.ended_s - calm.script.events[-1].at_s,))
 
 
 def waited(seen: Answer) -> Felt:
@@ -116,31 +106,29 @@ def expected(calm: Spoken, hold: Hold) -> Felt | None:
     return felt(Answer(200, (*receipts, Receipt(end_s, held_chars)), end_s, is_whole=True, is_done=True), calm)
 
 
-def _silence_s(due: Sequence[float], reached: Sequence[int], after: int, until: int) -> float:
-    """The longest silence of the source between the event that brought character `after` and that with `until`."""
-    first = bisect_left(reached, after)
-    last = min(bisect_left(reached, until), len(due) - 1)
-    return max((due[index + 1] - due[index] for index in range(first, last)), default=0.0)
-
-
 def mark(
     verdict: Mapping[str, Any],
     was: Felt,
     *,
     holders: Sequence[str],
     due: Felt | None = None,
+    source: str | None = None,
     is_noise: bool = False,
 ) -> Mark:
     """The mark of the verdict on one answer. holders: the hops that hold what passes, if any; due: what was expected
-    of them, None where that is not known. is_noise: the machine may have made what somebody is named for."""
+    of them, None where that is not known. source: the hop whose own pauses were felt, too, where nobody wrote its
+    answer: no other can be excused by them. is_noise: the machine may have made what somebody is named for."""
     named = verdict["first_hop"] if verdict["status"] == "named" else None
+    named_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
+    was_waited = was.worst_s > max(FELT_S, EXPLAINS * named_s)
     if not holders:
         if named is None:
             return Mark.HEALTHY
-        named_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
-        return Mark.DISTURBED if is_noise or was.worst_s > max(FELT_S, EXPLAINS * named_s) else Mark.ACCUSED
+        is_excused = is_noise or (was_waited and named == (source or named))
+        return Mark.DISTURBED if is_excused else Mark.ACCUSED
     is_right = named in holders and verdict["cause"] in HOLDS
-    if not is_right and was.holds and due is not None and due.worst_s < NOTICED_S:
+    is_beyond_hold = due is not None and due.worst_s < NOTICED_S and was.holds > 0
+    if not is_right and is_beyond_hold and (named is None or was_waited):
         return Mark.DISTURBED
     if named is None:
         return Mark.MISSED if was.holds else Mark.UNFELT

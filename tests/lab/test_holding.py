@@ -81,6 +81,8 @@ def test_what_a_small_hold_cannot_have_done_was_the_machine() -> None:
     assert mark(verdict("app_stall", "model-worker"), HELD, holders=["gateway"], due=small) is Mark.DISTURBED
     assert mark(verdict("app_stall", "model-worker"), NOTHING, holders=["gateway"], due=small) is Mark.WRONG_HOP
     assert mark(verdict(), HELD, holders=["gateway"], due=HELD) is Mark.MISSED
+    longer = verdict("app_stall", "model-worker") | {"contributions": [{"seconds": 3.0}]}
+    assert mark(longer, HELD, holders=["gateway"], due=small) is Mark.WRONG_HOP
 
 
 def test_what_the_machine_made_hides_no_hold() -> None:
@@ -98,6 +100,11 @@ def test_nobody_is_accused_of_more_than_the_reader_felt() -> None:
     stalled = verdict("app_stall", "gateway")
     assert mark(stalled, HELD, holders=[]) is Mark.DISTURBED
     assert mark(stalled | {"contributions": [{"seconds": 3.0}]}, HELD, holders=[]) is Mark.ACCUSED
+
+
+def test_an_engine_that_pauses_excuses_only_its_own_name() -> None:
+    for hop, expected_mark in (("model-worker", Mark.DISTURBED), ("gateway", Mark.ACCUSED)):
+        assert mark(verdict("app_stall", hop), HELD, holders=[], source="model-worker") is expected_mark
 
 
 def test_of_an_answer_without_a_script_the_waits_are_all_that_is_known() -> None:
