@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from otel.demo import script
 from otel.demo.answer import Answer
 from otel.demo.conduct import stopped, wait_for_verdict
 from otel.demo.faults import CLIENT, SLOW_FIRST_S
-from otel.demo.processes import PortTakenError, Processes, StartError, free_ports, get
+from otel.demo.processes import Processes, StartError, get
 from otel.demo.reader import Pause
 from otel.demo.topology import Topology, data_of, sidecar_of
 from otel.findings import Policy
@@ -33,16 +34,16 @@ from tests.lab.links import Line
 from tests.lab.marks import Marked, mark
 from tests.lab.middles import PARTS, Rewrites
 from tests.lab.namespaces import CONTROL, Network
-from tests.lab.noise import Noise, waited_s
+from tests.lab.noise import Noise, noise_from_now
 from tests.lab.readers import Reader, read
 from tests.lab.rows import Row, judged
-from tests.lab.shapes import EVENTS, Shape, Spoken, model_of
-from tests.lab.told import HEADER, LINKING, STOPPING, Kind, Planted, Told, first_event
+from tests.lab.shapes import EVENTS, Shape, Spoken
+from tests.lab.starting import started
+from tests.lab.told import LINKING, STOPPING, Kind, Planted, Told, first_event
 from tests.lab.topology import ports_of, topology
 
 AT_ONCE: Final = 3
 """Cases that run at a time in one chain: more would have two cores add waits of their own."""
-START_TRIES: Final = 3
 ANSWERED_WITHIN_S: Final = 60.0
 """Longest wait for the collector: thirty thousand events at five taps take long on a busy machine."""
 LOSS_SHARE: Final = 0.5
@@ -83,11 +84,10 @@ class Bench:
         """One request from question to mark."""
         request_id = str(uuid.uuid4())
         spoken = case.told.calm()
-        began_s, before_s = time.monotonic(), self._waited_s()
+        made_noise = noise_from_now(self.canary, self._pids)
         with self._inside(CLIENT), self._going_wrong(case, spoken):
             answer = self._ask(case.told, request_id, case.reader, pause=_pause(case), leave_at=_leaves_at(case))
-        waited = {name: now_s - before_s[name] for name, now_s in self._waited_s().items()}
-        noise = Noise(self.canary.lag_s(began_s, time.monotonic()), waited)
+        noise = made_noise()
         if answer.status != HTTPStatus.OK:
             raise StartError(f"case {case.number}: the chain answered {answer.status}")
         with self._inside(CONTROL):
@@ -112,17 +112,7 @@ class Bench:
         pause: Pause | None = None,
         leave_at: int | None = None,
     ) -> Answer:
-        headers = {
-            "x-request-id": request_id,
-            "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
-            HEADER: told.header(),
-        }
-        body = {
-            "model": model_of(told.shape),
-            "messages": [{"role": "user", "content": "Tell me a story."}],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
+        headers, body = told.question(request_id)
         return read(reader, self.placed.gateway_url, headers=headers, body=body, pause=pause, leave_at=leave_at)
 
     def _again(self, case: Case, request_id: str, answer: Answer, *, noise: Noise) -> Iterator[tuple[Row, Marked]]:
@@ -140,8 +130,9 @@ class Bench:
             ):
                 yield each.row, mark(case, each.verdict, answer, taps=each.taps, noise=noise)
 
-    def _waited_s(self) -> dict[str, float]:
-        return {run.name: waited_s(self.processes.pid(run.name)) for run in self.placed.commands}
+    @property
+    def _pids(self) -> dict[str, int]:
+        return {run.name: self.processes.pid(run.name) for run in self.placed.commands}
 
     def _inside(self, place: str) -> AbstractContextManager[None]:
         """The calling thread is on that host, where there are hosts."""
@@ -197,7 +188,8 @@ def _run_block(
         network = None if chain.links is None else standing.enter_context(_network(chain, chain.links))
         asks = None if network is None else network.is_ready
         processes = standing.enter_context(Processes(folder, is_ready=asks))
-        placed = _start(chain, folder, processes, paths, network)
+        of_chain = partial(_placed, chain, folder, paths, network)
+        placed = started(processes, of_chain, ports=ports_of(chain))
         bench = Bench(chain, placed, processes, canary, data_of(folder), network)
         bench.warm_up()
         alone = [case for case in cases if case.is_alone]
@@ -208,29 +200,16 @@ def _run_block(
             raise StartError(f"ended unasked: {', '.join(ended)}")
 
 
+def _placed(
+    chain: Chain, folder: Path, paths: Mapping[str, str], network: Network | None, ports: Sequence[int]
+) -> Topology:
+    return topology(chain, ports=ports, folder=folder, paths=paths, network=network)
+
+
 def _network(chain: Chain, links: Links) -> Network:
     places = (*chain.names, CLIENT)
     lines = [Line(delay_ns=round(delay_s * 1e9)) for delay_s in links.delays_s]
     return Network(places, lines=dict(zip(pairwise(places), lines, strict=True)), receive_bytes=links.receive_bytes)
-
-
-def _start(
-    chain: Chain, folder: Path, processes: Processes, paths: Mapping[str, str], network: Network | None
-) -> Topology:
-    for attempt in range(START_TRIES):
-        ports = free_ports(ports_of(chain))
-        placed = topology(chain, ports=ports, folder=folder, paths=paths, network=network)
-        for command in placed.commands:
-            processes.start(command)
-        try:
-            processes.wait_ready(lambda _: None)
-        except PortTakenError:
-            processes.stop()
-            if attempt + 1 == START_TRIES:
-                raise
-        else:
-            return placed
-    raise AssertionError("the last try returns or raises")
 
 
 def _merges(chain: Chain) -> bool:

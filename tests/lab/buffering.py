@@ -15,7 +15,6 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,22 +28,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from otel.demo.conduct import wait_for_verdict
-from otel.demo.processes import PortTakenError, Processes, StartError, exit_on_signals, free_ports, get
+from otel.demo.processes import Processes, StartError, exit_on_signals, get
 from otel.demo.topology import Topology
 from tests.lab.canary import Canary
 from tests.lab.chain import NAMES, Chain
 from tests.lab.holding import MEANING, WRONG, Mark, expected, felt, mark, waited
 from tests.lab.installed import Programs, programs
 from tests.lab.middles import MIDDLES, PARTS, WORKERS, Hold, Part, Rewrites
-from tests.lab.noise import Noise, waited_s
+from tests.lab.noise import noise_from_now
 from tests.lab.readers import Reader, read
-from tests.lab.shapes import BULKY_WORDS, Shape, model_of
-from tests.lab.told import HEADER, Told
+from tests.lab.shapes import BULKY_WORDS, Shape
+from tests.lab.starting import started
+from tests.lab.told import Told
 from tests.lab.topology import ports_of, topology
 
 AT_ONCE: Final = 3
 """Answers at a time: more would have two cores add waits of their own."""
-START_TRIES: Final = 3
 _FIRST_LINE: Final = (__doc__ or "").split("\n", 1)[0]
 TRAFFIC: Final = {
     Shape.STEADY: (300, 1),
@@ -165,7 +164,8 @@ def trials(plan: Plan, here: Programs, canary: Canary, *, seed: int) -> list[Tri
         tempfile.TemporaryDirectory(prefix="gapline-lab-", ignore_cleanup_errors=True) as folder,
         Processes(Path(folder)) as processes,
     ):
-        placed = _start(plan.chain, Path(folder), processes, here)
+        of_chain = partial(_placed, plan.chain, Path(folder), here)
+        placed = started(processes, of_chain, ports=ports_of(plan.chain))
         running = _Running(plan, placed, processes, canary)
         first = [place.name for place in plan.chain.hops if PARTS[place.part].holds_first]
         made = []
@@ -179,20 +179,8 @@ def trials(plan: Plan, here: Programs, canary: Canary, *, seed: int) -> list[Tri
         return made
 
 
-def _start(chain: Chain, folder: Path, processes: Processes, here: Programs) -> Topology:
-    for attempt in range(START_TRIES):
-        placed = topology(chain, ports=free_ports(ports_of(chain)), folder=folder, paths=here.paths)
-        for command in placed.commands:
-            processes.start(command)
-        try:
-            processes.wait_ready(lambda _: None)
-        except PortTakenError:
-            processes.stop()
-            if attempt + 1 == START_TRIES:
-                raise
-        else:
-            return placed
-    raise AssertionError("the last try returns or raises")
+def _placed(chain: Chain, folder: Path, here: Programs, ports: Sequence[int]) -> Topology:
+    return topology(chain, ports=ports, folder=folder, paths=here.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,25 +195,10 @@ class _Running:
     def trial(self, shape: Shape, reader: Reader, *, holders: Sequence[str], seed: int) -> Trial:
         told = self.plan.told(shape, seed=seed)
         request_id = str(uuid.uuid4())
-        began_s, before_s = time.monotonic(), self._waited_s()
-        answer = read(
-            reader,
-            self.placed.gateway_url,
-            headers={
-                "x-request-id": request_id,
-                "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
-                HEADER: told.header(),
-            },
-            body={
-                "model": model_of(shape),
-                "messages": [{"role": "user", "content": "Tell me a story."}],
-                "stream": True,
-                "stream_options": {"include_usage": True},
-                "max_tokens": told.events,
-            },
-        )
-        idle_s = {name: now_s - before_s[name] for name, now_s in self._waited_s().items()}
-        noise = Noise(self.canary.lag_s(began_s, time.monotonic()), idle_s)
+        made_noise = noise_from_now(self.canary, self._pids)
+        headers, body = told.question(request_id)
+        answer = read(reader, self.placed.gateway_url, headers=headers, body=body)
+        noise = made_noise()
         chain = self.plan.chain
         if answer.status != HTTPStatus.OK or not answer.is_whole:
             raise StartError(f"{chain}: the answer was {answer.status}, {'' if answer.is_whole else 'not '}whole")
@@ -251,8 +224,9 @@ class _Running:
             json.loads(timeline) | {"verdict": verdict},
         )
 
-    def _waited_s(self) -> dict[str, float]:
-        return {run.name: waited_s(self.processes.pid(run.name)) for run in self.placed.commands}
+    @property
+    def _pids(self) -> dict[str, int]:
+        return {run.name: self.processes.pid(run.name) for run in self.placed.commands}
 
 
 def report(done: Sequence[Trial]) -> str:

@@ -15,6 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -23,11 +24,12 @@ from urllib.parse import urlsplit
 from otel.demo.answer import Answer
 from otel.demo.conduct import Freeze, wait_for_verdict
 from otel.demo.faults import GATEWAY, WORKER
-from otel.demo.processes import Command, PortTakenError, Processes, StartError, exit_on_signals, free_ports
+from otel.demo.processes import Command, Processes, StartError, exit_on_signals
 from otel.demo.reader import ask
 from otel.demo.topology import PORTS_OF_COLLECTOR, PORTS_OF_HOP, Topology, collector, command, sidecar, url
 from tests.lab.installed import programs
 from tests.lab.middles import CONFIG, MIDDLES, Part
+from tests.lab.starting import started
 
 BETWEEN: Final = ("inference-proxy", "router")
 EVENTS: Final = 120
@@ -38,7 +40,6 @@ NEAR_S: Final = 0.1
 """How far the wait in the verdict may be from the reader's own, who is another process."""
 FORWARDING: Final = "general_settings:\n  forward_client_headers_to_llm_api: true\n"
 """What the lab tells LiteLLM elsewhere, and few people do."""
-START_TRIES: Final = 3
 _FIRST_LINE: Final = (__doc__ or "").split("\n", 1)[0]
 
 Route = tuple[Part, ...]
@@ -129,28 +130,16 @@ def trials(route: Route, *, paths: Mapping[str, str]) -> list[Trial]:
         tempfile.TemporaryDirectory(prefix="gapline-lab-", ignore_cleanup_errors=True) as folder,
         Processes(Path(folder)) as processes,
     ):
-        placed = _start(route, Path(folder), processes, paths)
+        of_route = partial(_placed, route, Path(folder), paths)
+        placed = started(processes, of_route, ports=PORTS_OF_COLLECTOR + PORTS_OF_HOP * len(names_of(route)))
         made = [_trial(route, placed, processes.pid(WORKER), is_stopped=n % 2 == 1) for n in range(REQUESTS)]
         if ended := processes.ended():
             raise StartError(f"ended unasked: {', '.join(ended)}")
         return made
 
 
-def _start(route: Route, folder: Path, processes: Processes, paths: Mapping[str, str]) -> Topology:
-    for attempt in range(START_TRIES):
-        ports = free_ports(PORTS_OF_COLLECTOR + PORTS_OF_HOP * len(names_of(route)))
-        placed = commands(route, ports=ports, folder=folder, paths=paths)
-        for each in placed.commands:
-            processes.start(each)
-        try:
-            processes.wait_ready(lambda _: None)
-        except PortTakenError:
-            processes.stop()
-            if attempt + 1 == START_TRIES:
-                raise
-        else:
-            return placed
-    raise AssertionError("the last try returns or raises")
+def _placed(route: Route, folder: Path, paths: Mapping[str, str], ports: Sequence[int]) -> Topology:
+    return commands(route, ports=ports, folder=folder, paths=paths)
 
 
 def _trial(route: Route, placed: Topology, worker_pid: int, *, is_stopped: bool) -> Trial:

@@ -5,13 +5,15 @@ The sum bounds the longest: a process that waited for 0.2 s in all was not held 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from otel.demo.faults import CLIENT
 from otel.demo.topology import sidecar_of
+from tests.lab.canary import Canary
 from tests.lab.chain import Chain
 
 NS: Final = 1_000_000_000
@@ -38,6 +40,17 @@ class Noise:
         longest_s = max((part["seconds"] for part in verdict["contributions"]), default=0.0)
         before = [sidecar_of(chain.before(hop))] if hop != chain.names[0] else []
         return self.explains(longest_s, hop, sidecar_of(hop), *before)
+
+
+def noise_from_now(canary: Canary, pids: Mapping[str, int]) -> Callable[[], Noise]:
+    """Begins to look at these processes, by name; what it returns says what the machine did to them since."""
+    began_s, before_s = time.monotonic(), {name: waited_s(pid) for name, pid in pids.items()}
+
+    def until_now() -> Noise:
+        waited = {name: waited_s(pid) - before_s[name] for name, pid in pids.items()}
+        return Noise(canary.lag_s(began_s, time.monotonic()), waited)
+
+    return until_now
 
 
 def waited_s(pid: int) -> float:

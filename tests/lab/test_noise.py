@@ -10,9 +10,10 @@ import time
 import pytest
 
 from otel.demo.topology import sidecar_of
+from tests.lab.canary import Canary
 from tests.lab.chain import Chain
 from tests.lab.middles import Part
-from tests.lab.noise import Noise, waited_s
+from tests.lab.noise import Noise, noise_from_now, waited_s
 
 
 def test_a_wait_is_explained_by_a_process_it_lies_between_that_waited_for_most_of_it() -> None:
@@ -30,6 +31,14 @@ def test_a_verdict_is_the_machines_where_a_process_at_the_named_wait_waited_as_l
     assert Noise(0.0, {sidecar_of("inference-proxy"): 0.5}).has_made(named, chain) is True
     assert Noise(0.0, {"model-worker": 0.5}).has_made(named, chain) is False
     assert Noise(0.0, {"gateway": 0.5}).has_made(named | {"first_hop": None}, chain) is False
+
+
+def test_noise_is_what_the_machine_did_since_one_began_to_look() -> None:
+    before_s = waited_s(os.getpid())
+    with Canary() as canary:
+        noise = noise_from_now(canary, {"gateway": os.getpid()})()
+    assert 0.0 <= noise.waited_s["gateway"] <= waited_s(os.getpid()) - before_s
+    assert noise.lag_s >= 0.0
 
 
 @pytest.mark.e2e

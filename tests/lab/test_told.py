@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from otel.demo import faults
 from otel.demo.faults import GATEWAY, WORKER
 from tests.lab.shapes import EVENTS, Shape
-from tests.lab.told import TOLD, Kind, Planted, Told, first_event
+from tests.lab.told import HEADER, TOLD, Kind, Planted, Told, first_event
 
 PLANTED = st.builds(
     Planted, st.sampled_from(sorted(TOLD)), st.sampled_from(["filter", WORKER]), st.floats(0.1, 9), st.integers(1, 400)
@@ -22,6 +22,14 @@ TOLDS = st.builds(
 @given(TOLDS)
 def test_what_is_told_comes_back_from_its_header(told: Told) -> None:
     assert Told.parse(told.header()) == told
+
+
+def test_a_question_has_ids_of_its_own_and_tells_every_hop_the_same() -> None:
+    told = Told(Shape.STEADY, 9, 1, 1)
+    headers, body = told.question("r1")
+    assert (headers["x-request-id"], Told.parse(headers[HEADER])) == ("r1", told)
+    assert headers["traceparent"] != told.question("r1")[0]["traceparent"]
+    assert (body["model"], body["max_tokens"]) == ("lab-steady", 9)
 
 
 def test_a_hop_hears_what_it_is_to_do_and_nothing_of_the_others() -> None:

@@ -7,6 +7,7 @@ split or drop events pass on another number of them, and always the same text.
 from __future__ import annotations
 
 import json
+import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from otel.demo import faults, script
 from otel.demo.faults import WORKER, Fault
 from otel.demo.reader import receipt
 from otel.demo.script import Script
-from tests.lab.shapes import Shape, Spoken, answer
+from tests.lab.shapes import Shape, Spoken, answer, model_of
 
 HEADER: Final = "x-lab"
 
@@ -95,6 +96,22 @@ class Told:
     def header(self) -> str:
         planted = [[each.kind, each.hop, each.seconds, each.at_chars] for each in self.faults]
         return json.dumps([self.shape, self.events, self.words, self.seed, planted], separators=(",", ":"))
+
+    def question(self, request_id: str) -> tuple[dict[str, str], dict[str, object]]:
+        """Headers and body of the request; an engine that obeys no header is told how long its answer may be."""
+        headers = {
+            "x-request-id": request_id,
+            "traceparent": f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
+            HEADER: self.header(),
+        }
+        body: dict[str, object] = {
+            "model": model_of(self.shape),
+            "messages": [{"role": "user", "content": "Tell me a story."}],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": self.events,
+        }
+        return headers, body
 
     @classmethod
     def parse(cls, header: str) -> Self:
