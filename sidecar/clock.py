@@ -38,7 +38,10 @@ class SystemClock:
 
 
 class DriftingClock(SystemClock):
-    """One that runs fast by so many millionths, or slow where they are negative, from its making on."""
+    """One that runs fast by so many millionths, or slow where they are negative, from its making on.
+
+    Two that were not made in the same moment disagree, whatever else they share: each is a domain of its own.
+    """
 
     __slots__ = ("_began_ns", "_began_wall_ns", "_ppm")
 
@@ -47,7 +50,7 @@ class DriftingClock(SystemClock):
         self._ppm = ppm
         self._began_ns = super().monotonic_ns()
         self._began_wall_ns = super().wall_ns()
-        self.domain += f"~{ppm:+g}"
+        self.domain += f"~{ppm:+g}@{self._began_ns}"
 
     def monotonic_ns(self) -> int:
         now_ns = super().monotonic_ns()

@@ -49,7 +49,8 @@ def test_a_drifting_clock_runs_away_from_its_making_on(monkeypatch, ppm):
     now = dict.fromkeys(now, 10**18 + 1_000_000_000)
     gained_ns = 1_000_000_000 + round(ppm * 1_000)
     assert (clock.monotonic_ns(), clock.wall_ns()) == (10**18 + HOUR_NS + gained_ns, 10**18 + HOUR_NS + gained_ns)
-    assert clock.domain == f"{machine_domain()}+{HOUR_NS}~{ppm:+g}"
+    assert clock.domain == f"{machine_domain()}+{HOUR_NS}~{ppm:+g}@{10**18 + HOUR_NS}"
+    assert DriftingClock(offset_ns=HOUR_NS, ppm=ppm).domain != clock.domain  # made later, it is behind
 
 
 def test_the_clock_of_the_tests_moves_both_ways_of_telling_time_and_never_back():
