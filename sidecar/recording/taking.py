@@ -15,7 +15,8 @@ from typing import Final
 
 EARLY_NS: Final = 250_000_000
 """A window may be small for this long after a burst, until its reader has had its turn."""
-EARLY_LOOKS: Final = 2
+UNSEEN_NS: Final = 1_000_000_000
+"""Who was not looked at for so long, since nothing was outstanding, may have had room meanwhile: ten looks' time."""
 LATE_NS: Final = 1_500_000_000
 """Nothing acknowledged for so long is told: soon enough for two seconds, and longer than a lost segment that is sent
 again over a far path, also where that is lost once more."""
@@ -95,7 +96,6 @@ class Taking:
         "_lost_ns",
         "_peak_bytes",
         "_shut_ns",
-        "_small_looks",
         "_small_since_ns",
         "_standing_since_ns",
         "_stood_ns",
@@ -109,8 +109,7 @@ class Taking:
         self._calm_since_ns: int | None = None
         self._last: Look | None = None
         self._peak_bytes = 0
-        self._small_since_ns = 0
-        self._small_looks = 0
+        self._small_since_ns: int | None = None
         self._standing_since_ns: int | None = None
         self._stood_ns = self._lost_ns = self._shut_ns = 0
 
@@ -139,13 +138,12 @@ class Taking:
         return Cause.SLOW_READER
 
     def _watch_window(self, look: Look) -> None:
-        is_small = 2 * look.window_bytes <= self._peak_bytes
-        if not is_small or look.is_lossy:
-            self._small_looks = 0
-            return
-        if not self._small_looks:
+        """Since when every look found it at half of its peak or less."""
+        is_unseen = self._last is not None and look.at_ns - self._last.at_ns >= UNSEEN_NS
+        if 2 * look.window_bytes > self._peak_bytes or look.is_lossy:
+            self._small_since_ns = None
+        elif self._small_since_ns is None or is_unseen:
             self._small_since_ns = look.at_ns
-        self._small_looks += 1
 
     def _watch_standing(self, look: Look) -> None:
         """How long nothing has been acknowledged of what is outstanding, and in what company."""
@@ -169,9 +167,10 @@ class Taking:
         return look.unsent_bytes > 0 and look.in_flight_segments == 0
 
     def _early(self, look: Look) -> Holdup | None:
-        if self._small_looks < EARLY_LOOKS or look.at_ns - self._small_since_ns < EARLY_NS:
+        since_ns = self._small_since_ns
+        if since_ns is None or look.at_ns - since_ns < EARLY_NS:
             return None
-        return Holdup(Cause.SLOW_READER, Sign.WINDOW, self._small_since_ns)
+        return Holdup(Cause.SLOW_READER, Sign.WINDOW, since_ns)
 
     def _late(self, look: Look) -> Holdup | None:
         since_ns, cause = self._standing_since_ns, self.cause()
@@ -188,7 +187,7 @@ class Taking:
 
     def _watch_calm(self, look: Look) -> None:
         """The holdup is over when for a while the window has been open and nothing stood for the same cause."""
-        if self._small_looks or self._is_standing(look):
+        if self._small_since_ns is not None or self._is_standing(look):
             self._calm_since_ns = None
             return
         if self._calm_since_ns is None:

@@ -51,6 +51,14 @@ def test_who_reads_whatever_comes_is_never_told_of(bytes_per_tick):
     assert set(told(reading(bytes_per_tick, []))) == {None}
 
 
+def test_a_window_that_is_small_after_two_bursts_was_not_small_between_them():
+    bursts = [look(0), look(1, window_bytes=PEAK_BYTES // 3), look(50, window_bytes=PEAK_BYTES // 3)]
+    stays = [look(tick, window_bytes=PEAK_BYTES // 3) for tick in (51, 52, 53)]
+    taking = Taking()
+    assert told(bursts, taking) == [None] * 3
+    assert told(stays, taking) == [None, None, Holdup(Cause.SLOW_READER, Sign.WINDOW, 50 * TICK_NS)]
+
+
 @given(st.integers(500, PEAK_BYTES // 3), st.integers(5, 20), st.integers(0, 60))
 def test_a_reader_that_stops_is_told_of_while_it_does_once_its_window_has_been_half_for_a_while(rate, start, length):
     found = told(reading(rate, [(start, start + length)]))
