@@ -14,6 +14,9 @@ from otel.demo.answer import Answer
 from tests.lab.shapes import Spoken
 from tests.lab.told import Kind, Planted
 
+FELT_S: Final = 0.3
+"""What a reader must wait longer than without the fault, in seconds, for the fault to be one that its stamps show: the
+floor of verdicts and the noise of a busy machine."""
 FEWEST_PAUSES: Final = 5
 """With fewer pauses a source that was never heard before shows no rhythm."""
 PAUSE_S: Final = 0.005

@@ -14,13 +14,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 from otel.demo.answer import Answer, Receipt
-from tests.lab.felt import waits
+from tests.lab.felt import FELT_S, waits
 from tests.lab.middles import Hold
 from tests.lab.noise import EXPLAINS
 from tests.lab.shapes import Spoken
 
-FELT_S: Final = 0.3
-"""An added wait that a reader's stamps show: the floor of verdicts, 0.25 s, and the noise of a busy machine."""
 NOTICED_S: Final = 0.25
 """What a hop may add before a verdict names it."""
 RELEASES: Final = 3

@@ -11,11 +11,11 @@ from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
 from tests.lab.draw import Case
-from tests.lab.felt import waits
+from tests.lab.felt import FELT_S, waits
 from tests.lab.noise import EXPLAINS, Noise
 from tests.lab.readers import Reader
 from tests.lab.told import LINKING, Kind
-from tests.lab.truth import FELT_S, QUIET_S, Known, Truth, truth
+from tests.lab.truth import QUIET_S, Known, Truth, truth
 
 CONFIDENT: Final = 0.8
 """From here on a wrong verdict is an accusation."""

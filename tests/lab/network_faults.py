@@ -30,6 +30,7 @@ from otel.demo.conduct import wait_for_verdict
 from otel.demo.faults import CLIENT, HOPS
 from otel.demo.processes import exit_on_signals
 from tests.lab.linked import QUERY, Linked, connected, running
+from tests.lab.marks import CONFIDENT
 from tests.lab.namespaces import CONTROL, Network
 from tests.lab.stopping import Reading, read
 from tests.readers.reading import Missing
@@ -44,7 +45,6 @@ CALM_S: Final = 2.0
 """So long it goes on behind the fault."""
 FELT_S: Final = 0.6
 """From so much lateness on a verdict has to name somebody; less may be several waits, each too short for that."""
-CONFIDENT: Final = 0.8
 
 
 class Kind(StrEnum):

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.demo.answer import Answer, Receipt
-from tests.lab.holding import FELT_S, RELEASES, Felt, Mark, expected, felt, mark, waited
+from tests.lab.felt import FELT_S
+from tests.lab.holding import RELEASES, Felt, Mark, expected, felt, mark, waited
 from tests.lab.middles import Hold
 from tests.lab.shapes import Shape, Spoken, answer
 

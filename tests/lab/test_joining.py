@@ -55,7 +55,10 @@ def test_what_lacks_a_hop_a_name_or_half_a_second_is_wrong(change: dict[str, obj
 
 
 def test_a_gateway_that_is_slow_of_itself_is_no_failure_of_joining() -> None:
-    assert replace(STOPPED, is_stopped=False, said="slow_first_event @ inference-proxy").is_passed
+    slow = replace(STOPPED, is_stopped=False, said="slow_first_event @ inference-proxy")
+    assert slow.is_passed
+    assert not replace(slow, felt_s=0.1).is_passed
+    assert replace(slow, felt_s=0.1, said="healthy").is_passed
 
 
 @pytest.mark.e2e

@@ -16,14 +16,11 @@ from otel.demo.faults import CLIENT, SLOW_FIRST_S, WORKER
 from otel.hop import EGRESS
 from tests.lab.chain import Chain, Stretch, stretches
 from tests.lab.draw import Case
-from tests.lab.felt import Wait, has_rhythm, waits
+from tests.lab.felt import FELT_S, Wait, has_rhythm, waits
 from tests.lab.middles import PARTS
 from tests.lab.shapes import Spoken, longest_pause_s
 from tests.lab.told import LINKING, READING, STOPPING, Kind, Planted, first_event, planted
 
-FELT_S: Final = 0.3
-"""What a reader must wait longer than without the fault, in seconds, for the fault to be one that its stamps show: the
-floor of verdicts and the noise of a busy machine."""
 QUIET_S: Final = 0.2
 """More than this, in seconds, no healthy answer is late on a machine that nobody else uses."""
 MOMENT_S: Final = 0.2
