@@ -199,7 +199,8 @@ def test_what_else_lies_in_a_segment_is_known_where_it_does() -> None:
     linked = replace(APPS, links=links)
     assert known(case(fault(Kind.STALL, GATEWAY))).slack_s == 0.0
     assert known(case(fault(Kind.SLOW_FIRST, GATEWAY), chain=linked)).slack_s == pytest.approx(0.08)
-    assert known(case(fault(Kind.STALL, WORKER), chain=linked)).slack_s == 0.0
+    assert known(case(fault(Kind.STALL, GATEWAY), chain=linked)).slack_s == 0.0
+    assert known(case(fault(Kind.SLOW_FIRST, WORKER), chain=linked)).slack_s == 0.0
     assert 0.02 < known(case(fault(Kind.BUFFER, GATEWAY))).slack_s < 0.031
     assert known(case(fault(Kind.SLOW_READ, CLIENT), chain=linked)).term_s is None
 

@@ -296,12 +296,13 @@ def _explains(fault: Planted, wait: Wait, length: int) -> bool:
 
 def _slack(scene: _Scene, fault: Planted) -> float:
     """What else lies in the planted segment or takes part of it: a pause of the source within a hold that began by the
-    clock, and the ways of a question and its answer over the link before the hop, to connect and to ask."""
+    clock, and of a first event the ways over the link before the hop, to connect and to ask."""
     chain = scene.chain
-    slack_s = longest_pause_s(scene.spoken) if fault.kind in {Kind.BUFFER, *STOPPING} else 0.0
-    if chain.links is None or fault.hop == chain.names[0]:
-        return slack_s
-    return slack_s + 4 * chain.links.delays_s[chain.names.index(chain.before(fault.hop))]
+    if fault.kind in {Kind.BUFFER, *STOPPING}:
+        return longest_pause_s(scene.spoken)
+    if fault.kind is not Kind.SLOW_FIRST or chain.links is None or fault.hop == chain.names[0]:
+        return 0.0
+    return 4 * chain.links.delays_s[chain.names.index(chain.before(fault.hop))]
 
 
 def _term(scene: _Scene, fault: Planted, stretch: Stretch | None) -> tuple[str | None, float | None]:
