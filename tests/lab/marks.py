@@ -14,8 +14,9 @@ from tests.lab.draw import Case
 from tests.lab.felt import FELT_S, waits
 from tests.lab.noise import EXPLAINS, Noise
 from tests.lab.readers import Reader
+from tests.lab.scene import QUIET_S
 from tests.lab.told import LINKING, Kind
-from tests.lab.truth import QUIET_S, Known, Truth, truth
+from tests.lab.truth import Known, Truth, truth
 
 CONFIDENT: Final = 0.8
 """From here on a wrong verdict is an accusation."""

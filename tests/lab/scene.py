@@ -1,0 +1,151 @@
+"""One case as its reader and these taps saw it, and what the reader's stamps show of what was planted.
+
+Nothing here asks the code under test: the worker's script says what would have come without a fault, and the reader
+what arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from otel.demo.answer import Answer
+from otel.demo.faults import SLOW_FIRST_S
+from tests.lab.chain import Chain, Stretch, stretches
+from tests.lab.draw import Case
+from tests.lab.felt import FELT_S, Wait, waits
+from tests.lab.middles import PARTS
+from tests.lab.shapes import Spoken, longest_pause_s
+from tests.lab.told import READING, STOPPING, Kind, Planted
+
+QUIET_S: Final = 0.2
+"""More than this, in seconds, no healthy answer is late on a machine that nobody else uses."""
+MOMENT_S: Final = 0.2
+"""A hop that waits for a few more events holds them for so long at most, in seconds; a wait of that is nobody's."""
+RHYTHM: Final = 2.0
+"""A pause of the source is shown when it is so many times as long as any other of the answer: what is shorter may be
+its rhythm."""
+TIMED: Final = frozenset({Kind.STALL, Kind.SLOW_FIRST, Kind.END_HOLD})
+"""Faults of which it is known in which wait of the reader they are felt."""
+RHYTHMIC: Final = frozenset({Kind.STALL, Kind.BUFFER, Kind.FREEZE, Kind.END_HOLD})
+"""What at the source is told from its rhythm alone."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One case as these taps saw it, and what follows from that."""
+
+    case: Case
+    seen: Answer
+    taps: frozenset[str]
+
+    @property
+    def chain(self) -> Chain:
+        return self.case.chain
+
+    @cached_property
+    def spoken(self) -> Spoken:
+        return self.case.told.calm()
+
+    @cached_property
+    def felt(self) -> list[Wait]:
+        return waits(self.seen, self.spoken)
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        return stretches(self.chain.names, self.taps)
+
+    @cached_property
+    def holding(self) -> list[str]:
+        """Hops that keep texts until others come, or the end."""
+        return [place.name for place in self.chain.hops if PARTS[place.part].holds is not None]
+
+    @cached_property
+    def is_held(self) -> bool:
+        """Whether one of them holds what nobody would call a moment."""
+        holds = [PARTS[self.chain.place(name).part].holds for name in self.holding]
+        pause_s = longest_pause_s(self.spoken)
+        return any(hold is not None and (hold.texts is None or hold.texts * pause_s > MOMENT_S) for hold in holds)
+
+    def is_placed(self, fault: Planted) -> bool:
+        """Whether it is known in which wait it is felt; a hop that holds texts may keep the last of them to the end."""
+        return fault.kind in TIMED and not (self.holding and fault.kind is Kind.END_HOLD)
+
+    def where(self, fault: Planted) -> list[Wait]:
+        """The waits in which it may be felt."""
+        return [w for w in self.felt if not self.is_placed(fault) or w.holds(fault, self.spoken.length)]
+
+    def around_app(self, name: str) -> Stretch:
+        return next(each for each in self.stretches if name in each.apps)
+
+    def around_link(self, to: str) -> Stretch:
+        return next(each for each in self.stretches if to in each.links)
+
+
+def felt_as(scene: Scene, fault: Planted) -> set[Kind]:
+    """In what kind of wait the reader may have felt one hold: where its character came, or wherever it was late."""
+    length = scene.spoken.length
+    waits_felt = [wait for wait in scene.felt if wait.added_s > QUIET_S or wait.holds(fault, length)]
+    return {
+        Kind.SLOW_FIRST if wait.after == 0 else Kind.END_HOLD if wait.until > length else Kind.STALL
+        for wait in waits_felt
+    }
+
+
+def is_shown(scene: Scene, fault: Planted, *, at_source: bool) -> bool:
+    """Whether the reader's stamps show the fault; at_source: no tap tells its hop from the source, and so it has the
+    source's rhythm."""
+    is_told_by_waits = fault.kind not in {Kind.CUT, *READING}
+    if is_told_by_waits and scene.is_held and not _stands_out(scene, fault):
+        return False
+    return _is_felt(scene, fault, at_source=at_source)
+
+
+def _stands_out(scene: Scene, fault: Planted) -> bool:
+    """Whether a wait in which the fault may lie is longer than all that a hop's holding alone made of this answer; of
+    an answer that came in one piece nobody can say."""
+    longest = max(scene.where(fault), key=lambda wait: wait.added_s, default=None)
+    placed = [each for each in scene.case.faults if scene.is_placed(each)]
+    held = [
+        w for w in scene.felt if w is not longest and not any(w.holds(each, scene.spoken.length) for each in placed)
+    ]
+    if longest is None or not any(wait.after > 0 and wait.until <= scene.spoken.length for wait in held):
+        return False
+    return longest.added_s - max(wait.added_s for wait in held) > FELT_S
+
+
+def _is_felt(scene: Scene, fault: Planted, *, at_source: bool) -> bool:
+    seen, spoken = scene.seen, scene.spoken
+    where = scene.where(fault)
+    match fault.kind:
+        case Kind.CUT:
+            return not (seen.is_whole and seen.is_done)
+        case Kind.LEAVE:
+            return True
+        case Kind.SLOW_READ:
+            return (seen.held_off_s or 0.0) > FELT_S
+        case Kind.SLOW_FIRST if at_source:
+            return (seen.first_text_s or 0.0) > SLOW_FIRST_S + FELT_S
+        case Kind.BUFFER if at_source:
+            return False  # a source that sends many events at a time may do so on purpose
+        case _ if at_source and fault.kind in RHYTHMIC:
+            felt_s = max((wait.wait_s for wait in where if wait.added_s > FELT_S), default=0.0)
+            return felt_s > RHYTHM * longest_pause_s(spoken)
+        case _:
+            return max((wait.added_s for wait in where), default=0.0) > FELT_S
+
+
+def excess_s(scene: Scene) -> float | None:
+    """The longest that nobody planted: the machine had other work."""
+    faults, length = scene.case.faults, scene.spoken.length
+    if any(fault.kind not in {*TIMED, *STOPPING, Kind.BUFFER, Kind.CUT, Kind.LEAVE} for fault in faults):
+        return None
+    left = [wait.added_s - sum(f.seconds for f in faults if _explains(f, wait, length)) for wait in scene.felt]
+    if scene.case.kinds & STOPPING and left:
+        left[left.index(max(left))] -= max(fault.seconds for fault in faults)  # wherever it was, it was felt once
+    return max(left, default=0.0)
+
+
+def _explains(fault: Planted, wait: Wait, length: int) -> bool:
+    return fault.kind is Kind.BUFFER or (fault.kind in TIMED and wait.holds(fault, length))
