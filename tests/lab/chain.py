@@ -134,13 +134,18 @@ class Stretch:
 
     @property
     def first_hop(self) -> str:
-        """The hop that a verdict names for it."""
-        return self.downstream.removesuffix(EGRESS)
+        """The hop that a verdict names for it; before an egress tap, which is behind its own app, that is another."""
+        return self.apps[-1] if self._is_before_egress else self.downstream.removesuffix(EGRESS)
 
     @property
     def is_whole(self) -> bool:
-        """Whether no more than one hop, or the reader, may have done what happened here."""
-        return len(self.apps) + self.has_reader <= 1
+        """Whether no more than one hop, or the reader, may have done what happened here, and a link is told from it."""
+        return len(self.apps) + self.has_reader <= 1 and not self._is_before_egress
+
+    @property
+    def _is_before_egress(self) -> bool:
+        """An app and the link behind it lie here: the tap between them is missing."""
+        return bool(self.apps) and self.downstream.endswith(EGRESS)
 
     @property
     def label(self) -> str:

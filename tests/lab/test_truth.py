@@ -73,6 +73,14 @@ def test_where_a_tap_is_missing_the_merged_segment_is_right(taps: tuple[str, ...
     assert known(case(fault(Kind.STALL, hop)), *taps).blames == {right}
 
 
+def test_between_two_egress_taps_the_app_whose_own_tap_is_missing_is_named_with_any_cause() -> None:
+    chain = Chain(tuple(replace(p, tap=Tap.BOTH) if p.name != WORKER else p for p in APPS.hops))
+    taps = (WORKER, f"{PROXY} egress", f"{GATEWAY} egress", GATEWAY)
+    for kind, hop in ((Kind.STALL, PROXY), (Kind.BLACK_HOLE, GATEWAY)):
+        assert known(case(fault(kind, hop), chain=chain), *taps).blames == {Blame(PROXY, None)}
+    assert known(case(fault(Kind.STALL, GATEWAY), chain=chain), *taps).blames == {Blame(GATEWAY, "app_stall")}
+
+
 def test_a_sidecar_that_is_not_asked_is_part_of_the_segment_around_it() -> None:
     of = case(fault(Kind.SELF, PROXY))
     assert known(of, WORKER, GATEWAY).blames == {Blame(GATEWAY, None)}
