@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
-from otel.hop import OUTPUT, Ending, EventClass, Hop, Interval, KernelSample, Stamp, State, TapRole
+from otel.hop import OUTPUT, Ending, EventClass, Hop, KernelSample, Stamp, State, TapRole
+from otel.stretches import SHADOW_NS, Stretches, stretches_of
 
 CONTENT: Final = frozenset({EventClass.CONTENT})
-SHADOW_NS: Final = 30_000_000
-"""Input read within this time after we stopped being blocked or late may have lain waiting for us."""
 STEP_NS: Final = 5_000_000
 """Blocked for less than this is scheduling, not backpressure."""
 LATE_STAMP_NS: Final = 50_000_000
@@ -30,16 +29,17 @@ LATE_ACK_NS: Final = 200_000_000
 """Delayed acknowledgements (up to 200 ms) are no fault."""
 SAMPLE_NS: Final = 200_000_000
 """What is still outstanding is sampled again within two ticks of the sidecar; where no sample follows, it was not."""
-Intervals = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """The events of one tap that carry visible output, and the tap's own part in their times.
 
-    All lists have one entry per event. arrived, taken: ns since the tap's own anchor. low, high: bounds of
-    the position. blocked_before: time blocked on the reader in the gap before an event that was read right
-    after; lag_before: own lag likewise. blocked_within, lag_within: between arrived and taken.
+    All lists from seq to lag_within, and is_whole, have one entry per event. arrived, taken: ns since the tap's own
+    anchor. low, high: bounds of the position. blocked_before: time blocked on the reader in the gap before an event
+    that was read right after; lag_before: own lag likewise. blocked_within, lag_within: between arrived and taken.
+    blocked, lag: when it was blocked for longer than by scheduling, and when it was itself late. sampled: when its
+    kernel was asked, and window_peaks the largest window until then: what it grows to later says nothing.
     is_whole: no event between this one and the one before it was left out, so the time between them is a silence.
     is_pending: the last entry is no event but the moment up to which the tap had waited for one.
     """
@@ -54,7 +54,10 @@ class Lane:
     lag_before: list[int]
     blocked_within: list[int]
     lag_within: list[int]
-    blocked: list[tuple[int, int]]
+    blocked: Stretches
+    lag: Stretches
+    sampled: list[int]
+    window_peaks: list[int]
     is_whole: list[bool]
     is_pending: bool = False
 
@@ -133,15 +136,15 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
         taken.append(waited_until)
         low.append(high[-1] + 1 if high else 1)
         high.append(low[-1])
-    lag = [(i.start_ns, i.end_ns) for i in timeline.lag]
-    blocked = [
+    lag = stretches_of(timeline.lag)
+    blocked = stretches_of(
         (b.start_ns, _cut_at_lag(b.start_ns, b.end_ns, lag))
-        for b in sorted(timeline.blocked, key=lambda b: b.start_ns)
+        for b in timeline.blocked
         if b.end_ns - b.start_ns > STEP_NS
-    ]
+    )
     blocked_before, lag_before = _waited_for_us(arrived, blocked, lag, start=hop.moments.request_forwarded_ns or 0)
-    blocked_within = [covered(a, t, blocked) for a, t in zip(arrived, taken, strict=True)]
-    lag_within = [covered(a, t, lag) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
+    blocked_within = [blocked.covered(a, t) for a, t in zip(arrived, taken, strict=True)]
+    lag_within = [lag.covered(a, t) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
     return Lane(
         hop=hop,
         seq=seq,
@@ -154,6 +157,9 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
         blocked_within=blocked_within,
         lag_within=lag_within,
         blocked=blocked,
+        lag=lag,
+        sampled=[sample.offset_ns for sample in timeline.samples],
+        window_peaks=list(accumulate((sample.window_bytes for sample in timeline.samples), max)),
         is_whole=_whole(hop, stamps) + [True] * is_pending,
         is_pending=is_pending,
     )
@@ -227,9 +233,9 @@ def acknowledged(lane: Lane) -> list[int]:
     """
     samples = lane.hop.timeline.samples
     travel = lane.hop.timeline.round_trip_ns or 0
-    times = [s.offset_ns for s in samples]
+    times = lane.sampled
     counts = [s.acked_count for s in samples]
-    block_ends = [end for _, end in lane.blocked]
+    block_ends = lane.blocked.ends
     result: list[int] = []
     for i, seq in enumerate(lane.seq):
         when = taken = lane.handed(i)
@@ -282,16 +288,14 @@ def _pending_until(hop: Hop) -> int | None:
     return min(end for end in ends if end is not None)
 
 
-def _cut_at_lag(start: int, end: int, lag: Intervals) -> int:
+def _cut_at_lag(start: int, end: int, lag: Stretches) -> int:
     """A block that ends with our own lag was over when we froze: the socket was writable at once when we woke."""
-    for lag_start, lag_end in lag:
-        if lag_start < end and lag_end > start and end - lag_end < SHADOW_NS:
-            return max(start, lag_start)
-    return end
+    froze = lag.beginning(max(start, end - SHADOW_NS), end)
+    return end if froze is None else max(start, froze)
 
 
 def _waited_for_us(
-    arrived: list[int], blocked: Intervals, lag: Intervals, *, start: int
+    arrived: list[int], blocked: Stretches, lag: Stretches, *, start: int
 ) -> tuple[list[int], list[int]]:
     """For each event, the blocked and the lag time in the gap before it, where it was read right after."""
     by_block, by_lag = [], []
@@ -299,37 +303,9 @@ def _waited_for_us(
     for at in arrived:
         late = blocked_ns = 0
         if at - previous > STEP_NS:
-            blocked_ns = shadow(blocked, previous, at)
-            late = max(0, lagged(lag, previous, at) - blocked_ns)
+            blocked_ns = blocked.shadow(previous, at)
+            late = max(0, lag.lagged(previous, at) - blocked_ns)
         by_block.append(blocked_ns)
         by_lag.append(late)
         previous = at
     return by_block, by_lag
-
-
-def shadow(blocked: Intervals, before: int, at: int) -> int:
-    """Blocked time of [before, at] where input read at `at` may have lain waiting, since it ended right before."""
-    ends_in_time = any(before < end and at - SHADOW_NS < end <= at + SHADOW_NS // 30 for _, end in blocked)
-    return covered(before, at, blocked) if ends_in_time else 0
-
-
-def lagged(lag: Intervals, before: int, at: int) -> int:
-    """Our own lag of [before, at] where input read at `at` may have lain waiting: it ended right before, or later."""
-    i = bisect_left(lag, at - SHADOW_NS, key=lambda interval: interval[1])
-    has_waited = i < len(lag) and lag[i][0] < at and at - lag[i][1] < SHADOW_NS
-    return covered(before, at, lag) if has_waited else 0
-
-
-def covered(start: int, end: int, intervals: Intervals) -> int:
-    """Time of [start, end] covered by intervals that are sorted and do not overlap."""
-    i = max(0, bisect_left(intervals, (start,)) - 1)
-    covered = 0
-    while i < len(intervals) and intervals[i][0] < end:
-        covered += max(0, min(end, intervals[i][1]) - max(start, intervals[i][0]))
-        i += 1
-    return covered
-
-
-def overlap(start: int, end: int, intervals: Sequence[Interval]) -> int:
-    """Time of [start, end] that the intervals cover."""
-    return covered(start, end, [(i.start_ns, i.end_ns) for i in intervals])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from itertools import pairwise
 from typing import Final
@@ -26,13 +26,10 @@ from otel.align import (
     Window,
     acknowledged,
     carriers_of,
-    covered,
     end_acknowledged,
-    lagged,
     lane_of,
     lane_of_ends,
     longest_silence,
-    shadow,
     surely_of,
     window_of,
 )
@@ -112,6 +109,8 @@ class Lineup:
     """All lanes of a path, source first, and how they are lined up; `reader` has the reader's times of the last one.
 
     same: for each two neighbouring lanes, whether event k is event k at both, as it may be though others merge.
+    rewriters: hops that passed on other text than they got, and the event from which on it is other, None where that is
+    not known: there events match only roughly.
     is_partial: the lanes hold only the first and the last event of each hop, and no silence in between.
     """
 
@@ -119,23 +118,12 @@ class Lineup:
     reader: Sequence[int]
     by_ordinal: bool
     same: Sequence[bool]
+    rewriters: Mapping[str, int | None] = field(default_factory=dict)
     is_partial: bool = False
 
     @property
     def last(self) -> Lane:
         return self.lanes[-1]
-
-    @property
-    def rewriters(self) -> Mapping[str, int | None]:
-        """Hops that passed on other text than they got, and the event from which on it is other, None where that is
-        not known: there events match only roughly."""
-        if self.is_partial:
-            return {}
-        if self.by_ordinal:
-            edits = ((outer.name, edited_from(inner, outer)) for inner, outer in pairwise(self.lanes))
-            return {name: event for name, event in edits if event is not None}
-        pairs = pairwise(lane for lane in self.lanes if not lane.is_pending)
-        return {outer.name: None for inner, outer in pairs if shift_of(inner, outer) != (0, 0)}
 
     def likeness(self, wait: Decomposition) -> float:
         """How sure it is that this wait was for the same output at all taps."""
@@ -191,7 +179,14 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
         if same or has_positions:
             unaligned = [lane.name for lane in lanes if not lane.count]
             pairs = [same or are_same_events(pair) for pair in pairwise(usable)]
-            return Lineup(lanes=usable, reader=acknowledged(usable[-1]), by_ordinal=same, same=pairs), unaligned
+            lineup = Lineup(
+                lanes=usable,
+                reader=acknowledged(usable[-1]),
+                by_ordinal=same,
+                same=pairs,
+                rewriters=_rewriters(usable, by_ordinal=same),
+            )
+            return lineup, unaligned
     ends = [lane_of_ends(hop) for hop in hops if hop.timeline.stamps or hop.state is State.OPEN]
     ends = [lane for lane in ends if lane.count]
     if not ends or ends[-1].hop is not hops[-1]:
@@ -204,6 +199,14 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
         is_partial=True,
     )
     return lineup, [hop.place.hop for hop in hops if not hop.timeline.stamps]
+
+
+def _rewriters(lanes: Sequence[Lane], *, by_ordinal: bool) -> Mapping[str, int | None]:
+    if by_ordinal:
+        edits = ((outer.name, edited_from(inner, outer)) for inner, outer in pairwise(lanes))
+        return {name: event for name, event in edits if event is not None}
+    pairs = pairwise(lane for lane in lanes if not lane.is_pending)
+    return {outer.name: None for inner, outer in pairs if shift_of(inner, outer) != (0, 0)}
 
 
 def meets_websocket(hops: Sequence[Hop]) -> bool:
@@ -298,11 +301,9 @@ def end(lineup: Lineup) -> Decomposition | None:
         if lane.is_pending or lane.hop.timeline.is_cut_short or ended is None or closed is None:
             return None
         arrived, taken = ended - lane.arrived[-1], closed - lane.handed(-1)
-        blocked = shadow(lane.blocked, lane.arrived[-1], ended)
-        late = max(
-            0, lagged([(i.start_ns, i.end_ns) for i in lane.hop.timeline.lag], lane.arrived[-1], ended) - blocked
-        )
-        within = covered(ended, closed, lane.blocked) - lane.blocked_within[-1]
+        blocked = lane.blocked.shadow(lane.arrived[-1], ended)
+        late = max(0, lane.lag.lagged(lane.arrived[-1], ended) - blocked)
+        within = lane.blocked.covered(ended, closed) - lane.blocked_within[-1]
         terms[lineup.before(n)] = arrived - previous + carried - blocked - late
         terms[lineup.within(n)] = taken - arrived - within + late
         previous, carried = taken, blocked + within

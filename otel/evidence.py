@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import accumulate
 from typing import Final
 
 from otel.align import Lane, acknowledged, is_outstanding
@@ -41,6 +40,8 @@ UNREAD_LOOKS: Final = 2
 """A window may be at half of its peak for a moment: this long, in so many looks, it is while nobody reads."""
 CANDIDATES: Final = 30
 """Any event of the awaited text may be the one that is stuck; of very many, this many are asked."""
+SAMPLES: Final = 10_000
+"""Looked at for one wait in all, by which fewer of its events are asked: ten minutes of samples for two of them."""
 
 
 class Whereabouts(Enum):
@@ -111,12 +112,11 @@ def unread(hop: Hop) -> Unread | None:
 
 def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
     """What the samples in [start_ns, end_ns] say of the event; None when none lies there."""
-    samples = lane.hop.timeline.samples
-    peaks = list(accumulate((sample.window_bytes for sample in samples), max))  # what it grows to later says nothing
+    samples, peaks = lane.hop.timeline.samples, lane.window_peaks
     covered = stuck_ns = lost = shrunk = 0
-    full = lane.hop.timeline.window_peak_bytes or max(peaks, default=0)
+    full = lane.hop.timeline.window_peak_bytes or (peaks[-1] if peaks else 0)
     windows: list[tuple[int, int]] = []
-    begin = max(0, bisect_right([s.offset_ns for s in samples], start_ns) - 1)
+    begin = max(0, bisect_right(lane.sampled, start_ns) - 1)
     for i in range(begin, len(samples)):
         sample = samples[i]
         if sample.offset_ns > end_ns:
@@ -153,7 +153,7 @@ def whereabouts(
     if lane.hop.timeline.window_peak_bytes is None:
         return Whereabouts.UNKNOWN, None
     indices = list(events)
-    asked = indices[:: max(1, len(indices) // CANDIDATES)] + indices[-1:]
+    asked = _asked(lane, indices, term_ns)
     if is_end:
         ended = lane.hop.moments.downstream_ended_ns or lane.taken[-1]
         found = [stuck(lane, lane.hop.traffic.event_count, lane.taken[-1], ended + max(0, term_ns))]
@@ -230,10 +230,16 @@ def _company(found: Stuck) -> Whereabouts:
     return Whereabouts.PEER
 
 
+def _asked(lane: Lane, indices: list[int], term_ns: int) -> list[int]:
+    """The events of a wait that are asked for: the last, and of the others as many as may be."""
+    first, last = lane.arrived[indices[0]], lane.taken[indices[-1]] + max(0, term_ns)
+    near = bisect_right(lane.sampled, last) - bisect_right(lane.sampled, first)
+    count = max(1, min(CANDIDATES, SAMPLES // max(1, near)))
+    return indices[:: max(1, len(indices) // count)] + indices[-1:]
+
+
 def _ask(lane: Lane, i: int, indices: list[int], term_ns: int) -> Stuck | None:
-    start = lane.arrived[i]
-    for block_start, block_end in lane.blocked:
-        if block_end > lane.arrived[indices[0]] and block_start < lane.taken[indices[-1]]:
-            start = min(start, block_start)
+    blocked = lane.blocked.beginning(lane.arrived[indices[0]], lane.taken[indices[-1]])
+    start = lane.arrived[i] if blocked is None else min(blocked, lane.arrived[i])
     travel_ns = lane.hop.timeline.round_trip_ns or 0  # an acknowledgement comes that much after the reader had it
     return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + travel_ns + 50_000_000)

@@ -211,12 +211,12 @@ def _pressed_source(lane: Lane, at: Sequence[int]) -> list[int]:
 def _backpressure(lane: Lane) -> list[int]:
     """For each event the time before it in which the tap was blocked while it lay waiting: it was read at once when
     the block ended, and the tap is not known to have had nothing to read then."""
-    ends = [end for _, end in lane.blocked]
+    ends = lane.blocked.ends
     dry = {block.start_ns for block in lane.hop.timeline.blocked if block.unread_bytes == 0}
     pressed = []
     for at, blocked in zip(lane.arrived, lane.blocked_before, strict=True):
         i = bisect_right(ends, at + lane.hop.timeline.unit_ns) - 1
-        has_waited = blocked > 0 and i >= 0 and at - ends[i] <= STEP_NS and lane.blocked[i][0] not in dry
+        has_waited = blocked > 0 and i >= 0 and at - ends[i] <= STEP_NS and lane.blocked.starts[i] not in dry
         pressed.append(blocked if has_waited else 0)
     return pressed
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from otel.align import SHADOW_NS, STEP_NS, Lane, Window, window_of
+from otel.align import STEP_NS, Lane, Window, window_of
 from otel.edits import shift_of
+from otel.stretches import SHADOW_NS
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from otel import decompose
-from otel.align import covered
 from otel.hop import WEBSOCKET, Ending, EventClass, Hop, Side
+from otel.stretches import stretches_of
 
 TIMER_SLACK_NS: Final = 50_000_000
 """How far from its nominal length an idle timer may seem to fire, seen from a tap beside it."""
@@ -91,4 +91,4 @@ def _until_ns(hop: Hop) -> int:
 
 
 def _blocked_ns(hop: Hop, since: int, until: int) -> int:
-    return covered(since, until, [(b.start_ns, b.end_ns) for b in hop.timeline.blocked])
+    return stretches_of(hop.timeline.blocked).covered(since, until)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from otel.align import overlap
 from otel.hop import OUTPUT, WEBSOCKET, Hop, State
 from otel.rhythm import BURST_GAP_NS
+from otel.stretches import stretches_of
 
 BURSTS: Final = 20
 """Fewer show no pace: of twenty pauses that vary as much as they last, the mean is right to a fourth."""
@@ -95,8 +95,8 @@ def _shows(source: Hop) -> bool:
     if not exchange.is_stream or exchange.framing == WEBSOCKET or not timeline.stamps:
         return False
     start, stop = timeline.stamps[0].arrived_ns, timeline.stamps[-1].arrived_ns
-    blocked = sum(max(0, min(stop, b.end_ns) - max(start, b.start_ns)) for b in timeline.blocked)
-    return blocked + overlap(start, stop, timeline.lag) <= HELD_SHARE * (stop - start)
+    held = sum(stretches_of(each).covered(start, stop) for each in (timeline.blocked, timeline.lag))
+    return held <= HELD_SHARE * (stop - start)
 
 
 def _bursts(source: Hop) -> _Bursts:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 from otel import decompose
-from otel.align import overlap
 from otel.attempts import with_lost
 from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
@@ -24,6 +23,7 @@ from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import CLIENT, Ending, Hop, TapRole
 from otel.join import Path
 from otel.rhythm import Rhythm
+from otel.stretches import stretches_of
 from otel.tempo import tempo_of
 from otel.waits import Seen, look
 
@@ -222,4 +222,4 @@ def longest_gap_ns(hop: Hop) -> int:
 
 def lag_ns(hop: Hop) -> int:
     """Time in which the hop's own event loop was late."""
-    return overlap(0, hop.moments.closed_ns, hop.timeline.lag)
+    return stretches_of(hop.timeline.lag).covered(0, hop.moments.closed_ns)

@@ -7,9 +7,10 @@ source has a rhythm of its own, and only its term is excused by it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Final, TypedDict
 
 from otel import decompose, pace
@@ -23,6 +24,9 @@ from otel.rhythm import Rhythm, rhythm_of
 
 WAITS_LOOKED_AT: Final = 1_000
 """A slow steady stream has a wait before each of its events; the longest ones decide."""
+EVENTS_LOOKED_AT: Final = 2_000_000
+"""At all taps, over all waits: where half of a text was edited, each wait may lie anywhere in thousands of them."""
+_HIDDEN: Final = frozenset({EventClass.REASONING, EventClass.TOOL, EventClass.CONTROL})
 _EDGES: Final = frozenset({Cause.SLOW_FIRST_EVENT, Cause.END_HOLD})
 ONE_PIECE: Final = "it let go once, of nearly everything: a buffer cannot be told from a stall"
 
@@ -79,7 +83,14 @@ def _gaps(lineup: Lineup) -> list[Decomposition]:
     """The waits between two deliveries that are long enough to look at, the longest first."""
     waits = [j for j in _waits(lineup) if lineup.reader[j] - lineup.reader[j - 1] >= LOOK_NS]
     waits = sorted(waits, key=lambda j: lineup.reader[j - 1] - lineup.reader[j])[:WAITS_LOOKED_AT]
-    return [decompose.gap_before(lineup, j) for j in waits]
+    found = []
+    looked_at = 0
+    for j in waits:
+        if looked_at > EVENTS_LOOKED_AT:
+            break
+        found.append(decompose.gap_before(lineup, j))
+        looked_at += sum(window.last - window.first for window in found[-1].windows)
+    return found
 
 
 def _longest(lineup: Lineup) -> Decomposition | None:
@@ -266,10 +277,10 @@ def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm, policy
     else:
         window = wait.windows[0]
         start, stop = source.arrived[window.first], source.arrived[window.last]
-    shown = frozenset({EventClass.REASONING, EventClass.TOOL, EventClass.CONTROL})
-    hidden = [
-        s.arrived_ns for s in source.hop.timeline.stamps if start < s.arrived_ns < stop and s.event_class in shown
-    ]
+    stamps = source.hop.timeline.stamps
+    begin = bisect_right(stamps, start, key=lambda stamp: stamp.arrived_ns)
+    within = takewhile(lambda stamp: stamp.arrived_ns < stop, islice(stamps, begin, None))
+    hidden = [stamp.arrived_ns for stamp in within if stamp.event_class in _HIDDEN]
     instants = [start, *hidden, stop] if wait.wait is not Wait.FIRST_EVENT else [*hidden, stop]
     if len(hidden) < 2 or (wait.wait is Wait.FIRST_EVENT and hidden[0] > policy.first_event_ns):
         return False
@@ -282,9 +293,10 @@ def _explained(findings: Sequence[Finding], combs: Mapping[Segment, Comb]) -> li
     segment's findings of one cause."""
     findings = [_buffered(f, combs, {Cause.APP_STALL}) for f in findings]
     buffers = {f.segment: f.term_ns for f in reversed(findings) if f.cause is Cause.BUFFERING}
+    stretches = [f for f in findings if f.decomposition is not None and f.decomposition.wait is Wait.PACE]
     kept: list[Finding] = []
     for finding in findings:
-        if any(_is_part_of(finding, other) for other in findings):
+        if any(_is_part_of(finding, other) for other in stretches):
             continue
         if finding.cause in _EDGES and finding.term_ns < EDGE * buffers.get(finding.segment, 0):
             continue

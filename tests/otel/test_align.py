@@ -14,10 +14,10 @@ from otel.align import (
     carriers_of,
     lane_of,
     longest_silence,
-    overlap,
     window_of,
 )
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp
+from otel.stretches import stretches_of
 from tests.support.chain import GATEWAY, MS, PROXY, Chain, S, run
 
 
@@ -90,7 +90,7 @@ def test_a_block_that_ended_with_our_own_freeze_is_cut_at_its_start():
     hop = run(Chain(events=10, gap=S))[0]
     at = hop.timeline.stamps[3].arrived_ns
     frozen = with_timeline(hop, blocked=(Blocked(at, at + 800 * MS, 0),), lag=(Interval(at + 300 * MS, at + 790 * MS),))
-    assert lane_of(frozen, CONTENT).blocked == [(at, at + 300 * MS)]
+    assert lane_of(frozen, CONTENT).blocked == stretches_of([(at, at + 300 * MS)])
 
 
 def test_an_event_is_acknowledged_when_taken_unless_a_sample_shows_it_late():
@@ -114,12 +114,6 @@ def test_acknowledgements_never_run_backwards(at, ms):
     times = acknowledged(lane)
     assert times == sorted(times)
     assert all(ack >= taken for ack, taken in zip(times, lane.taken, strict=True))
-
-
-def test_overlap_adds_up_what_intervals_cover():
-    intervals = [Interval(0, 10), Interval(20, 30), Interval(40, 50)]
-    assert overlap(5, 45, intervals) == 5 + 10 + 5
-    assert overlap(11, 19, intervals) == 0
 
 
 def test_a_merging_gateway_keeps_its_remainder_until_the_end():
