@@ -7,26 +7,24 @@ source has a rhythm of its own, and only its term is excused by it.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise, takewhile
 from typing import Final, TypedDict
 
 from otel import decompose, pace
 from otel.align import Lane
 from otel.buffering import EDGE, LOOK_NS, Comb, combs_of
+from otel.causes import cause_behind, cause_of, cause_of_pace
 from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
-from otel.evidence import IN_DOUBT, Stuck, Whereabouts, whereabouts, whereabouts_over
+from otel.evidence import Stuck, Whereabouts
 from otel.findings import Cause, Finding, Policy
-from otel.hop import WEBSOCKET, EventClass
+from otel.hop import WEBSOCKET
 from otel.rhythm import Rhythm, rhythm_of
 
 WAITS_LOOKED_AT: Final = 1_000
 """A slow steady stream has a wait before each of its events; the longest ones decide."""
 EVENTS_LOOKED_AT: Final = 2_000_000
 """At all taps, over all waits: where half of a text was edited, each wait may lie anywhere in thousands of them."""
-_HIDDEN: Final = frozenset({EventClass.REASONING, EventClass.TOOL, EventClass.CONTROL})
 _EDGES: Final = frozenset({Cause.SLOW_FIRST_EVENT, Cause.END_HOLD})
 ONE_PIECE: Final = "it let go once, of nearly everything: a buffer cannot be told from a stall"
 
@@ -127,7 +125,7 @@ def _above(lineup: Lineup, wait: Decomposition, policy: Policy, rhythm: Rhythm) 
     for segment, term in wait.terms.items():
         if term < _limit(lineup, wait, segment, rhythm, policy):
             continue
-        cause, kernel, where = _cause(lineup, wait, segment, term, rhythm, policy=policy)
+        cause, kernel, where = cause_of(lineup, wait, segment, term, rhythm, policy=policy)
         yield _finding(lineup, wait, segment, cause, kernel=kernel, where=where)
 
 
@@ -155,7 +153,7 @@ def _finding(
 def _behind(lineup: Lineup, policy: Policy) -> Iterable[Finding]:
     """Who fell behind without one long wait. How long the source itself took for the stretch is no fault of anyone."""
     for behind in pace.fell_behind(lineup, limit_ns=policy.behind_ns):
-        cause, kernel, where = _cause_of_pace(lineup, behind)
+        cause, kernel, where = cause_of_pace(lineup, behind)
         added = sum(max(0, ns) for s, ns in behind.wait.terms.items() if s.kind is not Kind.SOURCE)
         yield Finding(
             cause=cause,
@@ -167,26 +165,6 @@ def _behind(lineup: Lineup, policy: Policy) -> Iterable[Finding]:
             kernel=kernel,
             where=where,
         )
-
-
-def _cause_of_pace(lineup: Lineup, behind: pace.Behind) -> tuple[Cause, Stuck | None, Whereabouts | None]:
-    segment = behind.segment
-    if segment.kind is Kind.SIDECAR:
-        return Cause.SELF, None, None
-    if segment.kind is Kind.UI:
-        return Cause.UI_BLOCKED, None, None
-    n = _lane_before(lineup, segment)
-    stretch = behind.wait.windows[n]
-    where, kernel = whereabouts_over(lineup.lanes[n], stretch.first, stretch.last, is_delivered=behind.is_delivered)
-    if where is Whereabouts.NETWORK or where in IN_DOUBT:
-        return Cause.NETWORK, kernel, where
-    return Cause.SLOW_READER if segment.kind is Kind.READER else Cause.THROTTLING, kernel, where
-
-
-def _lane_before(lineup: Lineup, segment: Segment) -> int:
-    return next(
-        i for i, lane in enumerate(lineup.lanes) if lane.name == segment.upstream and lineup.before(i + 1) == segment
-    )
 
 
 def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm, policy: Policy) -> float:
@@ -219,72 +197,6 @@ def _place_of(lineup: Lineup, wait: Decomposition) -> Place:
         "at_position": last.low[before],
         "is_position_exact": last.low[before] == last.high[before],
     }
-
-
-def _cause(
-    lineup: Lineup, wait: Decomposition, segment: Segment, term: int, rhythm: Rhythm, *, policy: Policy
-) -> tuple[Cause, Stuck | None, Whereabouts | None]:
-    if segment.kind is Kind.SIDECAR:
-        return Cause.SELF, None, None
-    if segment.kind is Kind.UI:
-        return Cause.UI_BLOCKED, None, None
-    if segment.kind is Kind.SOURCE:
-        if _had_hidden_output(lineup.lanes[0], wait, rhythm, policy):
-            return Cause.HIDDEN_OUTPUT, None, None
-        return _by_wait(wait, Cause.SOURCE_STALL), None, None
-    return _cause_behind(lineup, wait, segment, term)
-
-
-def _cause_behind(
-    lineup: Lineup, wait: Decomposition, segment: Segment, term: int
-) -> tuple[Cause, Stuck | None, Whereabouts | None]:
-    """Why a segment behind a tap added its term: its kernel says where the bytes were."""
-    late = Cause.SLOW_READER if segment.kind is Kind.READER else Cause.APP_STALL
-    n = _lane_before(lineup, segment)
-    lane = lineup.lanes[n]
-    if wait.wait is Wait.GAP:
-        window = wait.windows[n]
-        events: Sequence[int] = range(min(window.first + 1, window.last), window.last + 1)
-    else:
-        events = [0] if wait.wait is Wait.FIRST_EVENT else [lane.count - 1]
-    where, kernel = whereabouts(lane, events, term, is_end=wait.wait is Wait.END)
-    if where is Whereabouts.NETWORK or where in IN_DOUBT:
-        return Cause.NETWORK, kernel, where
-    if segment.kind is Kind.READER and not (lineup.has_record and wait.wait is Wait.FIRST_EVENT):
-        return late, kernel, where  # a record shows the way of the request as well, and nobody can be late for that
-    return _by_wait(wait, late), kernel, where
-
-
-def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
-    match wait.wait:
-        case Wait.FIRST_EVENT:
-            return Cause.SLOW_FIRST_EVENT
-        case Wait.END:
-            return Cause.END_HOLD
-        case Wait.GAP | Wait.PACE:
-            return during_stream
-
-
-def _had_hidden_output(source: Lane, wait: Decomposition, rhythm: Rhythm, policy: Policy) -> bool:
-    """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there.
-
-    Before the first of them it may be silent for as long as before a first output that is seen.
-    """
-    if wait.wait is Wait.END:
-        start, stop = source.arrived[-1], source.hop.moments.upstream_ended_ns or source.arrived[-1]
-    elif wait.wait is Wait.FIRST_EVENT:
-        start, stop = 0, source.arrived[0]
-    else:
-        window = wait.windows[0]
-        start, stop = source.arrived[window.first], source.arrived[window.last]
-    stamps = source.hop.timeline.stamps
-    begin = bisect_right(stamps, start, key=lambda stamp: stamp.arrived_ns)
-    within = takewhile(lambda stamp: stamp.arrived_ns < stop, islice(stamps, begin, None))
-    hidden = [stamp.arrived_ns for stamp in within if stamp.event_class in _HIDDEN]
-    instants = [start, *hidden, stop] if wait.wait is not Wait.FIRST_EVENT else [*hidden, stop]
-    if len(hidden) < 2 or (wait.wait is Wait.FIRST_EVENT and hidden[0] > policy.first_event_ns):
-        return False
-    return max(b - a for a, b in pairwise(instants)) < rhythm.limit_ns
 
 
 def _explained(findings: Sequence[Finding], combs: Mapping[Segment, Comb]) -> list[Finding]:
@@ -334,7 +246,7 @@ def _short_holds(
         term = wait.terms.get(segment, 0)
         if not LOOK_NS <= term < policy.floor_ns:
             continue
-        cause, kernel, where = _cause_behind(lineup, wait, segment, term)
+        cause, kernel, where = cause_behind(lineup, wait, segment, term)
         note = _finding(lineup, wait, segment, cause, kernel=kernel, where=where)
         if _buffered(note, combs, {Cause.APP_STALL, *_EDGES}).cause is Cause.BUFFERING:
             notes.append(replace(note, cause=Cause.BUFFERING))

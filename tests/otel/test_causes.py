@@ -1,0 +1,108 @@
+"""Why a segment added its term: by what it is made of, by what was waited for, and by what flowed unseen meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from otel import decompose
+from otel.causes import cause_behind, cause_of
+from otel.decompose import Decomposition, Kind, Lineup, Wait
+from otel.evidence import Whereabouts
+from otel.findings import Cause, Policy
+from otel.hop import EventClass
+from otel.join import join
+from otel.rhythm import rhythm_of
+from tests.support.chain import GATEWAY, MS, Chain, S, run
+
+AT = 60
+POLICY = Policy()
+RHYTHM = rhythm_of([25 * MS] * 60, floor_ns=POLICY.floor_ns, ceiling_ns=POLICY.ceiling_ns)
+
+
+def lined_up(chain: Chain) -> Lineup:
+    lineup, _ = decompose.line_up(join(run(chain)).taps)
+    assert lineup is not None
+    return lineup
+
+
+def waits(lineup: Lineup) -> dict[Wait, Decomposition]:
+    end = decompose.end(lineup)
+    assert end is not None
+    return {
+        Wait.GAP: decompose.gap_before(lineup, AT),
+        Wait.FIRST_EVENT: decompose.first_event(lineup),
+        Wait.END: end,
+    }
+
+
+BY_WAIT = {
+    Kind.SOURCE: (Cause.SOURCE_STALL, Cause.SLOW_FIRST_EVENT, Cause.END_HOLD),
+    Kind.BETWEEN: (Cause.APP_STALL, Cause.SLOW_FIRST_EVENT, Cause.END_HOLD),
+    Kind.SIDECAR: (Cause.SELF, Cause.SELF, Cause.SELF),
+    Kind.READER: (Cause.SLOW_READER, Cause.SLOW_READER, Cause.SLOW_READER),
+}
+
+
+@pytest.mark.parametrize("kind", BY_WAIT)
+def test_a_cause_follows_from_the_segment_and_from_what_was_waited_for(kind):
+    lineup = lined_up(Chain())
+    for wait, cause in zip(waits(lineup).values(), BY_WAIT[kind], strict=True):
+        segments = [segment for segment in wait.terms if segment.kind is kind]
+        assert segments
+        for segment in segments:
+            assert cause_of(lineup, wait, segment, S, RHYTHM, policy=POLICY)[0] is cause
+
+
+def test_a_reader_whose_record_shows_the_way_of_the_request_as_well_is_not_late_for_the_first_output():
+    lineup = lined_up(Chain(has_record=True))
+    found = {
+        wait: cause_behind(lineup, each, segment, S)[0]
+        for wait, each in waits(lineup).items()
+        for segment in each.terms
+        if segment.kind is Kind.READER
+    }
+    assert found[Wait.FIRST_EVENT] is Cause.SLOW_FIRST_EVENT
+    assert found[Wait.GAP] is Cause.SLOW_READER
+
+
+def test_bytes_that_were_lost_make_it_the_networks_whoever_stands_behind():
+    lineup = lined_up(Chain(lossy=(GATEWAY, AT, 2 * S)))
+    wait = decompose.gap_before(lineup, AT)
+    reader = lineup.before(len(lineup.lanes))
+    cause, kernel, where = cause_behind(lineup, wait, reader, wait.terms[reader])
+    assert (cause, where) == (Cause.NETWORK, Whereabouts.NETWORK)
+    assert kernel is not None
+
+
+def thinking(*, before: int = 20, pause_ns: int = 0) -> Lineup:
+    """Some text, then two seconds of thoughts that the gateway keeps back with a pause in their middle, then text."""
+    return lined_up(
+        Chain(
+            events=before + 160,
+            phases=[(EventClass.CONTENT, before), (EventClass.REASONING, 80)],
+            strips={GATEWAY: EventClass.REASONING},
+            stalls=[("source", before + 40, pause_ns)],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("pause_ns", "cause"),
+    [(0, Cause.HIDDEN_OUTPUT), (200 * MS, Cause.HIDDEN_OUTPUT), (300 * MS, Cause.SOURCE_STALL)],
+)
+def test_thoughts_fill_a_wait_only_where_they_flow_all_through_it(pause_ns, cause):
+    lineup = thinking(pause_ns=pause_ns)
+    wait = decompose.gap_before(lineup, 20)
+    assert wait.terms[lineup.source] > 2 * S
+    assert cause_of(lineup, wait, lineup.source, wait.terms[lineup.source], RHYTHM, policy=POLICY)[0] is cause
+
+
+def test_thoughts_that_begin_too_late_do_not_fill_the_wait_for_the_first_output():
+    lineup = thinking(before=0)
+    wait = decompose.first_event(lineup)
+    term = wait.terms[lineup.source]
+    early = replace(POLICY, first_event_ns=50 * MS)
+    assert cause_of(lineup, wait, lineup.source, term, RHYTHM, policy=POLICY)[0] is Cause.HIDDEN_OUTPUT
+    assert cause_of(lineup, wait, lineup.source, term, RHYTHM, policy=early)[0] is Cause.SLOW_FIRST_EVENT
