@@ -18,8 +18,12 @@ EVENTS_PER_EDIT: Final = 24
 HOLD_NS: Final = 250_000_000
 """Silences from here on are worth a verdict."""
 REACH_CHARS: Final = 64
+REACH_EVENTS: Final = 1_000
+"""On each side: many events may stand at one place of the text, each without any."""
 ALIKE_SHARE: Final = 0.1
 """A silence so near to a window, and so near in length to the wait, is not there by chance."""
+ALIKE: Final = 8
+"""Of such silences, the most alike, that are asked whether the reader waited for them elsewhere."""
 DRIFT_SHARE: Final = 0.25
 """Of the whole text: as much, edits move the positions of two hops against each other at most."""
 
@@ -85,19 +89,20 @@ def silence_beside(lane: Lane, window: Window, *, reader: Lane, waited: Window, 
     if wanted_ns < HOLD_NS or not lane.count:
         return None
     around = window_of(lane, lane.low[window.first] - REACH_CHARS, lane.high[window.last] + REACH_CHARS)
-    near = [
-        i
-        for i in range(around.first + 1, min(around.last + 1, lane.event_count))
-        if lane.is_whole[i]
-        and abs(lane.silence(i) - wanted_ns) <= wanted_ns * ALIKE_SHARE
-        and not _was_waited_for(lane, i, reader, waited)
+    first = max(around.first, window.first - REACH_EVENTS)
+    last = min(around.last, window.last + REACH_EVENTS, lane.event_count - 1)
+    alike = [
+        (abs(lane.silence(i) - wanted_ns), i)
+        for i in range(first + 1, last + 1)
+        if lane.is_whole[i] and abs(lane.silence(i) - wanted_ns) <= wanted_ns * ALIKE_SHARE
     ]
-    return min(near, key=lambda i: (abs(lane.silence(i) - wanted_ns), i), default=None)
+    return next((i for _, i in sorted(alike)[:ALIKE] if not _was_waited_for(lane, i, reader, waited)), None)
 
 
 def _was_waited_for(lane: Lane, i: int, reader: Lane, waited: Window) -> bool:
     """Whether the reader had a wait of its own, other than this one, where it would have it for the lane's event i."""
     own = window_of(reader, lane.low[i - 1], lane.high[i])
-    whole = range(max(1, own.first), own.last + 1)  # merged, both sides of the silence may be in one event
+    last = min(own.last, own.first + REACH_EVENTS)
+    whole = range(max(1, own.first), last + 1)  # merged, both sides of the silence may be in one event
     others = (k for k in whole if not waited.first < k <= waited.last)
     return any(reader.silence(k) >= lane.silence(i) / 2 for k in others)

@@ -47,11 +47,29 @@ def half_edited(hop: Hop) -> Hop:
     return replace(hop, timeline=replace(hop.timeline, stamps=stamps))
 
 
+def beside_itself() -> list[Hop]:
+    """Half of the text stands at one place for the reader, and a source's silences, all alike, right behind it."""
+    half, step = EVENTS, 1 << 40
+    source, _, gateway = run(Chain(events=2 * half, gap=20 * MS, stalls=[(GATEWAY, half // 2, S)]))
+    seen = tuple(replace(s, position=step * (s.seq >= half), is_exact=False) for s in gateway.timeline.stamps)
+    at, late = 0, []
+    for s in source.timeline.stamps[:-1]:
+        at += S if s.seq > half else 20 * MS
+        place = step * (s.seq >= half)
+        late.append(replace(s, arrived_ns=at, taken_ns=at, position=place, is_exact=False))
+    ended = replace(source.moments, upstream_ended_ns=at, downstream_ended_ns=at, closed_ns=at)
+    return [
+        replace(source, timeline=replace(source.timeline, quantum=2, stamps=tuple(late)), moments=ended),
+        replace(gateway, timeline=replace(gateway.timeline, quantum=step, stamps=seen)),
+    ]
+
+
 COSTLY: dict[str, Callable[[], list[Hop]]] = {
     "evidence": lambda: [with_evidence(hop) for hop in run(Chain(events=EVENTS, gap=300 * MS))],
     "evidence, merged": lambda: [
         with_evidence(hop) for hop in run(Chain(events=EVENTS, gap=300 * MS, merge={PROXY: 7}))
     ],
+    "beside itself": beside_itself,
     "taken late": lambda: [taken_late(with_evidence(hop)) for hop in run(Chain(events=EVENTS, gap=300 * MS))],
     "edited": lambda: (
         [half_edited(hop) for hop in run(Chain(events=EVENTS, gap=300 * MS, merge={PROXY: 2}))[:2]]
