@@ -45,6 +45,7 @@ ROUGHLY: Final = 0.5
 EDITED: Final = 0.8
 """How sure it is that an event is the same at all taps: found by its place in an edited text, or by its number."""
 END_SLACK_NS: Final = 50_000_000
+"""So much longer than the reader a tap may have waited for the end that the last text waited for as well."""
 
 
 class Kind(Enum):

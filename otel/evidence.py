@@ -15,7 +15,7 @@ from typing import Final
 from otel.align import Lane, acknowledged, is_outstanding
 from otel.hop import Hop, KernelSample
 
-SAMPLE_NS: Final = 250_000_000
+SPEAKS_NS: Final = 250_000_000
 """One sample speaks for at most this long: samples are taken every 100 ms while bytes are outstanding."""
 LOSS_STATE: Final = 3
 """tcp_info: 3 is recovery, 4 loss."""
@@ -24,8 +24,14 @@ LOSS_FELT_NS: Final = 150_000_000
 UNSEEN_NS: Final = 200_000_000
 """What is kept of samples begins a round trip and so long after an event was taken: what is held for 100 ms, at the
 next look."""
+LATE_LOOK_NS: Final = 50_000_000
+"""A sample that shows an event acknowledged may come so much later than it was: half of the time between two looks."""
+STUCK_SHARE: Final = 0.5
+"""Of a term: bytes that were on their way for less of it lay with the peer for the most of it."""
 LOST_SHARE: Final = 0.2
+"""Of the time on the way: loss for more of it is the network's, whatever the window says; a full one is small then."""
 SHRUNK_SHARE: Final = 0.3
+"""Of the time on the way: with a window at a quarter of its own peak for more of it, the peer did not read."""
 WINDOW_MOVED_SHARE: Final = 0.05
 """Over a whole stretch a window that nobody shuts is never small, and that of a slow reader with room for 16 KB was in
 37 % of the samples: what lies between tells neither."""
@@ -102,7 +108,7 @@ def unread(hop: Hop) -> Unread | None:
         if begun is None or before is None:
             begun = Unread(sample.offset_ns, 0, sample.window_bytes, peak)
         else:
-            passed_ns = min(sample.offset_ns - before.offset_ns, SAMPLE_NS)
+            passed_ns = min(sample.offset_ns - before.offset_ns, SPEAKS_NS)
             smallest = min(begun.window_bytes, sample.window_bytes)
             begun = replace(begun, lasted_ns=begun.lasted_ns + passed_ns, window_bytes=smallest)
         if looks >= UNREAD_LOOKS and begun.lasted_ns >= UNREAD_NS:
@@ -123,7 +129,7 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
             break
         until = samples[i + 1].offset_ns if i + 1 < len(samples) else end_ns
         weight = min(end_ns, until) - max(start_ns, sample.offset_ns)
-        weight = min(weight, SAMPLE_NS)
+        weight = min(weight, SPEAKS_NS)
         if weight <= 0:
             continue
         covered += weight
@@ -161,7 +167,7 @@ def whereabouts(
         found = [_ask(lane, i, indices, term_ns) for i in asked]
     answers = [answer for answer in found if answer is not None]
     worst = max(answers, key=lambda s: s.stuck_ns, default=None)
-    if worst is None or (worst.stuck_ns < 0.5 * term_ns and not _is_loss_felt(lane, worst, term_ns)):
+    if worst is None or (worst.stuck_ns < STUCK_SHARE * term_ns and not _is_loss_felt(lane, worst, term_ns)):
         return Whereabouts.PEER, worst
     where = _company(worst)
     if where is Whereabouts.PEER and _may_be_unheard(lane, worst):
@@ -178,7 +184,7 @@ def whereabouts_over(lane: Lane, first: int, last: int, *, is_delivered: bool) -
     if lane.hop.timeline.window_peak_bytes is None:
         return Whereabouts.UNKNOWN, None
     acked = acknowledged(lane)
-    company = stuck(lane, lane.hop.traffic.event_count, lane.arrived[first], acked[last] + SAMPLE_NS)
+    company = stuck(lane, lane.hop.traffic.event_count, lane.arrived[first], acked[last] + SPEAKS_NS)
     if is_delivered:
         return Whereabouts.PEER, company
     if company is None or not company.stuck_ns:
@@ -242,4 +248,4 @@ def _ask(lane: Lane, i: int, indices: list[int], term_ns: int) -> Stuck | None:
     blocked = lane.blocked.beginning(lane.arrived[indices[0]], lane.taken[indices[-1]])
     start = lane.arrived[i] if blocked is None else min(blocked, lane.arrived[i])
     travel_ns = lane.hop.timeline.round_trip_ns or 0  # an acknowledgement comes that much after the reader had it
-    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + travel_ns + 50_000_000)
+    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + travel_ns + LATE_LOOK_NS)

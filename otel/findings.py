@@ -19,6 +19,9 @@ MS: Final = 1_000_000
 IDLE_TIMERS_NS: Final = (60_000 * MS, 90_000 * MS, 300_000 * MS, 600_000 * MS)
 """What things come with: nginx and load balancers 60 s, Envoy 300 s, the SDKs of model APIs 600 s."""
 
+ATTEMPTS_TOLD: Final = 8
+"""Of other attempts of a request, with how long each took and how it ended: an id that everybody sends has hundreds."""
+
 Fact = str | int | float
 Facts = Mapping[str, Fact | Mapping[str, Fact]]
 

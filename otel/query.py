@@ -15,7 +15,7 @@ from otel.align import window_of
 from otel.decompose import Decomposition, Segment, Wait
 from otel.engine import engine_facts
 from otel.evidence import Stuck
-from otel.findings import Cause, Finding, Status, Verdict
+from otel.findings import ATTEMPTS_TOLD, Cause, Finding, Status, Verdict
 from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
@@ -26,8 +26,6 @@ from otel.verdict import lag_ns, longest_gap_ns
 GAP_NS: Final = 250_000_000
 """Gaps drawn and listed in a timeline."""
 
-ATTEMPTS_TOLD: Final = 8
-"""Of other attempts of a request, each with how long it took and how it ended; `attempts` counts all of them."""
 _ERROR_STATUS: Final = 400
 
 Answer = dict[str, Any]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
 from otel import decompose
 from otel.attempts import with_lost
@@ -19,13 +20,16 @@ from otel.breakoff import broken_off
 from otel.decompose import Kind, Lineup, Segment, Wait
 from otel.departure import with_ignored
 from otel.evidence import IN_DOUBT, Stuck, Whereabouts, unread
-from otel.findings import Cause, Finding, Policy, Reach, Status, Verdict
+from otel.findings import ATTEMPTS_TOLD, Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import CLIENT, Ending, Hop, TapRole
 from otel.join import Path
 from otel.rhythm import Rhythm
 from otel.stretches import stretches_of
 from otel.tempo import tempo_of
 from otel.waits import Seen, look
+
+SAME_SHARE: Final = 0.8
+"""A silence above a segment that is as long as so much of the segment's term may be the very wait, matched wrongly."""
 
 
 def judge(path: Path, policy: Policy | None = None) -> Verdict:
@@ -40,7 +44,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
         seen, charged = with_lost(look(lineup, policy), path, floor_ns=policy.floor_ns)
         missing += [_rewriting(name, event, lineup) for name, event in lineup.rewriters.items()]
     path = replace(path, others=tuple(hop for hop in path.others if hop not in charged))
-    missing += [_attempt(hop, path) for hop in path.others]
+    missing += _attempts(path)
     hidden = [f for f in seen.findings if f.cause is Cause.HIDDEN_OUTPUT]
     doubts = {id(f): doubt for f in seen.findings if (doubt := _doubt(f, lineup, seen.rhythm, policy)) is not None}
     sure = [f for f in seen.findings if f not in hidden and id(f) not in doubts]
@@ -114,6 +118,12 @@ def _is_besides(hop: Hop, path: Path) -> bool:
     return is_elsewhere and hop.end is not None and hop.end.ending is Ending.COMPLETE
 
 
+def _attempts(path: Path) -> list[str]:
+    told = [_attempt(hop, path) for hop in path.others[:ATTEMPTS_TOLD]]
+    more = len(path.others) - len(told)
+    return [*told, *([f"the part of {more} more calls or attempts in this wait"] if more else [])]
+
+
 def _attempt(hop: Hop, path: Path) -> str:
     what = "a call of" if _is_besides(hop, path) else "another attempt at"
     took = hop.moments.closed_ns / 1e9
@@ -132,7 +142,10 @@ def _is_shown_above(finding: Finding, lineup: Lineup | None) -> bool:
     names = [lane.name for lane in lineup.lanes]
     above = lineup.lanes[: names.index(finding.segment.upstream) + 1]
     return any(
-        lane.silence(i) >= 0.8 * finding.term_ns for lane in above for i in range(1, lane.count) if lane.is_whole[i]
+        lane.silence(i) >= SAME_SHARE * finding.term_ns
+        for lane in above
+        for i in range(1, lane.count)
+        if lane.is_whole[i]
     )
 
 

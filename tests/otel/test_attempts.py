@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel.decompose import Wait
-from otel.findings import Cause, Policy, Status
+from otel.findings import ATTEMPTS_TOLD, Cause, Policy, Status
 from otel.hop import Ending, Hop, Place, TapRole
 from otel.join import join
 from otel.query import verdict_answer
@@ -181,3 +181,13 @@ def test_whatever_the_clocks_and_the_order_the_terms_are_moved_and_add_up(*, too
     assert set(parts) <= {NAMES[at], by}
     assert waits_add_up(verdict)
     assert verdict.first.gap_ns == plain.first.gap_ns
+
+
+def test_of_very_many_attempts_some_are_told_and_the_others_counted():
+    hops = run(Chain(slow_first=[(PROXY, 4 * S)]))
+    tried = [lost(hops[0], 100 * MS, before_ns=20 * S + i * S, number=i) for i in range(ATTEMPTS_TOLD + 5)]
+    _, verdict = judged([*tried, *hops])
+
+    told = [note for note in verdict.missing if note.startswith("the part of")]
+    assert len(told) == ATTEMPTS_TOLD + 1
+    assert told[-1] == "the part of 5 more calls or attempts in this wait"
