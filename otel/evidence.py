@@ -101,12 +101,13 @@ def unread(hop: Hop) -> Unread | None:
     looks = peak = 0
     for before, sample in zip((None, *hop.timeline.samples), hop.timeline.samples, strict=False):
         peak = max(peak, sample.window_bytes)
-        if 2 * sample.window_bytes > peak or _is_lossy(sample):
+        ever = peak or hop.timeline.window_peak_bytes or 0  # shut from the first look on, it had more before or later
+        if 2 * sample.window_bytes > ever or not ever or _is_lossy(sample):
             begun, looks = None, 0
             continue
         looks += 1
         if begun is None or before is None:
-            begun = Unread(sample.offset_ns, 0, sample.window_bytes, peak)
+            begun = Unread(sample.offset_ns, 0, sample.window_bytes, ever)
         else:
             passed_ns = min(sample.offset_ns - before.offset_ns, SPEAKS_NS)
             smallest = min(begun.window_bytes, sample.window_bytes)

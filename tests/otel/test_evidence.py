@@ -192,6 +192,12 @@ class TestUnread:
     def of(self, *samples: KernelSample) -> Unread | None:
         return unread(lane(*samples).hop)
 
+    def test_a_window_that_was_shut_at_every_look_is_held_against_what_it_ever_was(self):
+        shut = series(window=0, count=5)
+        assert self.of(*shut) == Unread(AT, 400 * MS, 0, PEAK)
+        never = lane(*shut, peak=None).hop
+        assert unread(never) is None
+
     def test_the_longest_such_time_is_told_with_how_small_the_window_was(self):
         small = [replace(s, offset_ns=s.offset_ns + S) for s in series(window=PEAK // 4, count=5)]
         small[2] = replace(small[2], window_bytes=PEAK // 8)
