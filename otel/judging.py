@@ -26,7 +26,7 @@ from otel.join import Path, paths
 from otel.known import Known
 from otel.query import Answer, verdict_answer
 from otel.settling import Settling
-from otel.store.base import SECOND_NS, StoreError, VerdictRow, key_of, keys_of
+from otel.store.base import SECOND_NS, StoreError, VerdictRow, key_of, keys_of, weight_of
 from otel.store.threads import AsyncStore
 from otel.verdict import judge
 
@@ -37,6 +37,9 @@ RETRY_NS: Final = 5 * SECOND_NS
 """After the store failed."""
 READ_TRIES: Final = 5
 """A request that the store fails to read as often is given up."""
+WEIGHT_JUDGED: Final = 2_000_000
+"""In events, half a minute: one large hop may lie on the paths of a hundred requests that sent one id, and then the
+latest of them are judged."""
 REPLAY_NS: Final = 300 * SECOND_NS
 """What came in within this time before the last hop is judged again after a restart; judging lags by seconds."""
 REPLAY_REQUESTS: Final = 50_000
@@ -147,7 +150,13 @@ class Judge:
             for request in requests_of(self._store.store.hops_of(key))
             if any(wanted in keys_of(hop) for hop in request)
         ]
-        judged = [self._judged(path) for request in requests for path in self._paths(request)]
+        judged: list[tuple[Path, Verdict]] = []
+        weight = 0
+        for path in (path for request in reversed(requests) for path in self._paths(request)):
+            weight += sum(map(weight_of, path.taps))
+            if judged and weight > WEIGHT_JUDGED:
+                break
+            judged.append(self._judged(path))
         if not judged:
             return None
         path, verdict = max(judged, key=_badness)

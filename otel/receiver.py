@@ -29,7 +29,7 @@ from otel.otlp import OtlpError, decode_request, decode_request_json, encode_err
 from otel.otlp_logs import LogRecord, decode_logs, decode_logs_json, encode_logs_response
 from otel.span import Span, SpanError, span_to_hop
 from otel.span import is_ours as is_our_span
-from otel.store.base import StoreError, Unsupported
+from otel.store.base import StoreError, Unsupported, weight_of
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ def _portion(spans: Iterator[Span]) -> _Found:
             foreign += not is_our_span(span)
             continue
         hops.append(hop)
-        events += len(hop.timeline.stamps)
+        events += weight_of(hop)
         if events >= PORTION_EVENTS:
             break
     return _Found(hops, reasons, foreign)

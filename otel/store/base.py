@@ -20,6 +20,10 @@ from otel.ids import normalised, recorded, tells_answers_apart
 
 HOPS_PER_ANSWER: Final = 256
 """A request of five hops with a segment every 4,096 events has fewer; an id that everybody sends has millions."""
+EVENTS_PER_ANSWER: Final = 1_000_000
+"""Weight of the hops of an answer, some 200 MB: of five hops that stamped all they may. Packed it may be a few KB."""
+HOP_EVENTS: Final = 30
+"""What a hop without events weighs, in events."""
 KEYS_PER_HOP: Final = 16
 """Request id, trace id, the answer's id and the ids that a few gateways gave; more are not looked up."""
 LINKS: Final = 4
@@ -175,8 +179,9 @@ class Store(Protocol):
         """The hops found by one of their keys (`keys_of`) in any spelling, and their neighbours; () when unknown.
 
         Neighbours share a key with a found hop, and their neighbours with them, LINKS times, so that hops are still
-        joined where some of them dropped a header. At most HOPS_PER_ANSWER: nearer ones before farther ones, later
-        written before earlier. Ordered as written. A record that cannot be read is left out, counted and logged.
+        joined where some of them dropped a header. At most HOPS_PER_ANSWER, and beside the first no more than weigh
+        EVENTS_PER_ANSWER: nearer ones before farther ones, later written before earlier. Ordered as written. A record
+        that cannot be read is left out, counted and logged.
         """
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
@@ -227,6 +232,25 @@ def answer_ids_of(hop: Hop) -> tuple[str, ...]:
     """The answer's own id as this hop saw it, () where it has none or others may have the same."""
     answer_id = hop.exchange.response_id
     return (answer_id,) if answer_id is not None and tells_answers_apart(answer_id) else ()
+
+
+def weight_of(hop: Hop) -> int:
+    """What a hop takes in memory, in events: some 200 bytes each, and so does a row of its evidence."""
+    kept = [timeline for timeline in (hop.timeline, hop.sent) if timeline is not None]
+    return HOP_EVENTS + sum(len(t.stamps) + len(t.samples) + len(t.blocked) + len(t.lag) for t in kept)
+
+
+def as_written(found: Iterable[tuple[int, Hop]]) -> tuple[Hop, ...]:
+    """Of (number in the order of writing, hop), the nearest first: the first, and as many behind it as weigh no more
+    than EVENTS_PER_ANSWER together. No more of them are taken from the iterable than that."""
+    kept: list[tuple[int, Hop]] = []
+    weight = 0
+    for number, hop in found:
+        weight += weight_of(hop)
+        if kept and weight > EVENTS_PER_ANSWER:
+            break
+        kept.append((number, hop))
+    return tuple(hop for _, hop in sorted(kept, key=lambda each: each[0]))
 
 
 def is_abnormal(hop: Hop) -> bool:

@@ -17,6 +17,7 @@ from otel.store.base import (
     StallQuery,
     Stats,
     VerdictRow,
+    as_written,
     is_abnormal,
     key_of,
     keys_of,
@@ -64,12 +65,12 @@ class MemoryStore:
 
     def hops_of(self, key: str) -> tuple[Hop, ...]:
         with self._lock:
-            chosen = set(self._by_key.get(key_of(key), [])[-HOPS_PER_ANSWER:])
+            chosen = self._by_key.get(key_of(key), [])[::-1][:HOPS_PER_ANSWER]
             for _ in range(LINKS):
                 shared = {k for number in chosen for k in keys_of(self._hops[number].hop)}
-                others = sorted({number for k in shared for number in self._by_key[k]} - chosen)
-                chosen.update(others[max(0, len(others) + len(chosen) - HOPS_PER_ANSWER) :])
-            return tuple(self._hops[number].hop for number in sorted(chosen))
+                others = {number for k in shared for number in self._by_key[k]}.difference(chosen)
+                chosen += sorted(others, reverse=True)[: HOPS_PER_ANSWER - len(chosen)]
+            return as_written((number, self._hops[number].hop) for number in chosen)
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
         with self._lock:

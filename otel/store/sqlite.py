@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -35,6 +35,7 @@ from otel.store.base import (
     StoreError,
     Unsupported,
     VerdictRow,
+    as_written,
     is_abnormal,
     key_of,
     keys_of,
@@ -120,9 +121,7 @@ class SqliteStore:
                 others = {number for each in shared for number in _newest(connection, each)}.difference(chosen)
                 fresh = sorted(others, reverse=True)[: HOPS_PER_ANSWER - len(chosen)]
                 chosen = [*chosen, *fresh]
-            bodies = connection.execute(statements.BODIES, (json.dumps(chosen),)).fetchall()
-        hops = (self._decode(span_id, body) for span_id, body in bodies)
-        return tuple(hop for hop in hops if hop is not None)
+            return as_written(self._bodies(connection, chosen))
 
     def latest_requests(self, *, within_ns: int, limit: int) -> tuple[str, ...]:
         with self._reading() as connection:
@@ -277,6 +276,13 @@ class SqliteStore:
             # a page a step, and execute takes one step only where a statement has no columns
             connection.executescript(f"PRAGMA incremental_vacuum({min(count, VACUUM_PAGES)})")
             return count > VACUUM_PAGES
+
+    def _bodies(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> Iterator[tuple[int, Hop]]:
+        """One after the other: all of them may be large, and most of them not wanted."""
+        for number in numbers:
+            hop = self._decode(*connection.execute(statements.BODY, (number,)).fetchone())
+            if hop is not None:
+                yield number, hop
 
     def _decode(self, span_id: str, body: bytes) -> Hop | None:
         try:

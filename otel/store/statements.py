@@ -16,7 +16,7 @@ UPSERT_TRACE: Final = """
 """
 NEWEST_OF_KEY: Final = "SELECT hop_id FROM hop_keys WHERE key = ? ORDER BY hop_id DESC LIMIT ?"
 KEYS_OF_HOPS: Final = "SELECT DISTINCT key FROM hop_keys WHERE hop_id IN (SELECT value FROM json_each(?))"
-BODIES: Final = "SELECT span_id, body FROM hops WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+BODY: Final = "SELECT span_id, body FROM hops WHERE id = ?"
 LATEST_REQUESTS: Final = """
     SELECT request_id FROM hops WHERE received_ns >= (SELECT max(received_ns) FROM hops) - ?
     GROUP BY request_id ORDER BY max(id) DESC LIMIT ?

@@ -15,14 +15,12 @@ from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
 from otel.hop import Hop
-from otel.store.base import Pruned, RetentionPolicy, Store, StoreError, VerdictRow
+from otel.store.base import Pruned, RetentionPolicy, Store, StoreError, VerdictRow, weight_of
 
 PENDING_EVENTS: Final = 1_000_000
 """Events of the hops that wait for the disk: some 200 MB. Past it a write is refused, and exporters try again."""
 COMMIT_EVENTS: Final = 200_000
 """Events in one commit, a quarter of a second of encoding: whoever waits for it waits for all of it."""
-HOP_EVENTS: Final = 30
-"""What a hop without events weighs, in events."""
 READERS: Final = 2
 """Judging takes most of a reader's time and holds the interpreter lock; more threads would not be faster."""
 
@@ -51,7 +49,7 @@ class AsyncStore:
 
     async def write(self, hops: Sequence[Hop], *, received_ns: int) -> int:
         """How many hops were new, once all are durable and readable. Raises StoreError when none is."""
-        weight = sum(len(hop.timeline.stamps) + HOP_EVENTS for hop in hops)
+        weight = sum(map(weight_of, hops))
         if self._pending and self._pending + weight > PENDING_EVENTS:
             raise StoreError(f"{self._pending} events already wait for the disk, the limit is {PENDING_EVENTS}")
         ticket = _Ticket(hops, weight, received_ns)

@@ -311,6 +311,17 @@ def test_an_id_that_everybody_sends_finds_the_latest(store: Store):
     assert store.hops_of("req-1") == tuple(hops[8:])
 
 
+def test_hops_that_would_not_fit_into_memory_together_are_left_out(store: Store, monkeypatch):
+    monkeypatch.setattr("otel.store.base.EVENTS_PER_ANSWER", 1_000)
+    few, many = a_timeline([0.3 + 0.02 * k for k in range(200)]), a_timeline([0.3 + 0.02 * k for k in range(2_000)])
+    hops = [a_hop(timeline=few, span_id=span_id_of("t", i)) for i in range(8)]
+    alone = a_hop(request_id="alone", trace_id="2" * 32, timeline=many)
+    write(store, *hops, alone)
+
+    assert store.hops_of("req-1") == tuple(hops[-4:]), "the latest written"
+    assert store.hops_of("alone") == (alone,), "one can always be judged"
+
+
 def test_hops_found_by_the_key_come_before_neighbours(store: Store):
     mine = a_hop(request_id="mine", trace_id="1" * 32, timeline=NO_EVENTS)
     others = [

@@ -12,7 +12,7 @@ def test_a_lookup_uses_indexes_only(tmp_path: Path):
     statements = [
         (sql.NEWEST_OF_KEY, ("k", 9)),
         (sql.KEYS_OF_HOPS, ("[1]",)),
-        (sql.BODIES, ("[1]",)),
+        (sql.BODY, (1,)),
         (sql.VERDICT_OF_KEY, ("k",)),
         (sql.OLDEST_TRACE, (0,)),
         (sql.OLDEST_VERDICT, ()),

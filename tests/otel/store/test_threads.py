@@ -6,7 +6,7 @@ import pytest
 
 from otel.ids import span_id_of
 from otel.store import threads
-from otel.store.base import Pruned, RetentionPolicy, StoreError
+from otel.store.base import Pruned, RetentionPolicy, StoreError, weight_of
 from otel.store.memory import MemoryStore
 from otel.store.threads import AsyncStore
 from tests.support.builders import a_hop
@@ -16,7 +16,7 @@ def numbered(number: int):
     return a_hop(span_id=span_id_of("t", number))
 
 
-WEIGHT = len(numbered(0).timeline.stamps) + threads.HOP_EVENTS
+WEIGHT = weight_of(numbered(0))
 
 
 class SlowStore(MemoryStore):
