@@ -5,8 +5,10 @@ It answers every question that has a name with leave to make the pod, whatever g
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 PATH: Final = "/mutate"
 BODY_BYTES: Final = 10 << 20
 """Most that a question may have: an object has 1.5 MB at most, and comes in it up to twice."""
+APART_FROM_BYTES: Final = 100_000
+"""A pod of so much takes tens of milliseconds and may take seconds: in a thread, others are answered meanwhile."""
 _JSON: Final = "application/json"
 
 
@@ -63,7 +67,8 @@ class Webhook:
         try:
             if request.content_type != _JSON:
                 raise ReviewError(f"is {request.content_type}, not {_JSON}")
-            review = read(await request.read())
+            body = await request.read()
+            review = read(body)
         except ReviewError as error:  # there is no uid to answer to
             self._tally.reviews["malformed"] += 1
             log.warning("malformed review", extra={"error": str(error)})
@@ -72,17 +77,18 @@ class Webhook:
             self._tally.reviews["malformed"] += 1
             log.warning("malformed review", extra={"error": f"has more than {BODY_BYTES} bytes"})
             raise
-        body = await self._answer(review)
+        answered = await self._answer(review, is_large=len(body) >= APART_FROM_BYTES)
         self._tally.answered(self._clock.monotonic_ns() - begun_ns)
-        return web.Response(body=body, content_type=_JSON)
+        return web.Response(body=answered, content_type=_JSON)
 
-    async def _answer(self, review: Review) -> bytes:
+    async def _answer(self, review: Review, *, is_large: bool) -> bytes:
         if review.pod is None:
             self._tally.reviews["answered"] += 1
             return answer(review.uid)
         try:
             namespace, facts = await self._surroundings.look(review.namespace)
-            made = injection(review.pod, namespace=namespace, facts=facts, config=self._config)
+            inject = partial(injection, review.pod, namespace=namespace, facts=facts, config=self._config)
+            made = await asyncio.to_thread(inject) if is_large else inject()
             body = answer(review.uid, made.patch, warning=_warning(made.decision))
         except Exception as error:  # whatever it is, the pod must be made
             self._tally.reviews["failed"] += 1

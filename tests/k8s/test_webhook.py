@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 from base64 import b64decode
 
 import pytest
@@ -12,8 +14,9 @@ from k8s import webhook as module
 from k8s.cluster import Nowhere
 from k8s.decisions import Plan
 from k8s.keys import SIDECAR
+from k8s.renderer import injection
 from k8s.tally import Tally
-from k8s.webhook import BODY_BYTES, Webhook
+from k8s.webhook import APART_FROM_BYTES, BODY_BYTES, Webhook
 from tests.support import pods
 from tests.support.api_server import review
 from tests.support.clock import FakeClock
@@ -115,3 +118,21 @@ async def test_a_fault_of_our_own_stops_no_pod(ask, tally, monkeypatch, caplog):
     assert response_of(body) == {"uid": "u1", "allowed": True, "warnings": ["gapline: no sidecar: RuntimeError"]}
     assert tally.reviews == {"failed": 1}
     assert tally.decisions == {("skipped", "failed"): 1}
+
+
+async def test_a_pod_that_takes_long_keeps_no_other_waiting(ask, monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(pod, **around):
+        if "large" in pod["metadata"]["annotations"]:
+            begun.set()
+            may_end.wait(5)
+        return injection(pod, **around)
+
+    monkeypatch.setattr("k8s.webhook.injection", slow)
+    large = asyncio.ensure_future(ask(review("u1", "team-a", pods.pod(annotations={"large": "x" * APART_FROM_BYTES}))))
+    await asyncio.to_thread(begun.wait, 5)
+    small = await asyncio.wait_for(ask(review("u2", "team-a", pods.pod(annotations={"small": "x"}))), 2)
+    assert (response_of(small[1])["uid"], large.done()) == ("u2", False)
+    may_end.set()
+    assert response_of((await large)[1])["uid"] == "u1"
