@@ -25,6 +25,9 @@ Attributes = Mapping[str, AttributeValue]
 
 _INSTANT_LIMIT_NS: Final = 1 << 51
 """26 days: below, a double of seconds rounds back to the same nanosecond."""
+TEXT_CHARS: Final = 2_000
+"""As many as a part of a timeline has; of all else sidecars record less. What is learned of hops outlasts them, and
+names of megabytes would fill the memory."""
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -55,6 +58,8 @@ def _as_it_is(value: AttributeValue | None) -> AttributeValue | None:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise _RuleError("is not a string")
+    if len(value) > TEXT_CHARS:
+        raise _RuleError(f"has more than {TEXT_CHARS} characters")
     return value
 
 

@@ -26,6 +26,10 @@ SHORT_ANSWERS_NEEDED: Final = 5
 PACES_NEEDED: Final = 10
 """Answers that show how fast a source usually is, of which it may have been slow in one."""
 PATHS_NEEDED: Final = 5
+HOPS: Final = 32
+"""Paths of more hops are no paths: an id that everybody sends brings hundreds together."""
+NAME_CHARS: Final = 200
+"""Of a service's name, which tells sources apart; anybody may send longer ones."""
 USUAL_SHARE: Final = 0.9
 """A hop on this share of the recent paths usually stands there."""
 
@@ -70,7 +74,8 @@ class Known:
         if path.is_open:
             return
         source, tempo, rhythm = _source(path.taps[0]), verdict.tempo, verdict.rhythm
-        _remember(self._paths, _model(path), _hops(path))
+        if len(path.taps) <= HOPS:
+            _remember(self._paths, _model(path), _hops(path))
         if tempo is not None:
             _keep(self._paces, source, self._paces.get(source, Paces()).with_one(tempo.pace_ns))
         if verdict.status is not Status.NAMED and rhythm is not None and rhythm.p90_ns is not None:
@@ -123,4 +128,5 @@ def _source(first: Hop) -> Source:
     hop's where nobody gave it another; a model is what the worker calls it, since a gateway may give it other names."""
     resource = dict(first.place.resource)
     namespace = resource.get("service.namespace") or resource.get("k8s.namespace.name", "")
-    return namespace, resource.get("service.name", first.place.hop), first.exchange.model or ""
+    service = resource.get("service.name", first.place.hop)
+    return namespace[:NAME_CHARS], service[:NAME_CHARS], first.exchange.model or ""

@@ -142,6 +142,7 @@ def test_a_missing_attribute_is_named():
         (attributes.ANCHOR, "gapline.clock.wall_anchor_ns", True, "True is not an integer of at least 0"),
         (attributes.ANCHOR, "gapline.clock.wall_anchor_ns", "1", "'1' is not an integer of at least 0"),
         (attributes.PLACE, "gapline.hop", b"x", "b'x' is not a string"),
+        (attributes.PLACE, "gapline.hop", "x" * 2_001, f"'{'x' * 58}… has more than 2000 characters"),
         (attributes.PLACE, "gapline.hop.role", "up", "'up' is not one of ingress, egress, client"),
         (attributes.HOP, "gapline.request_id", "a b", "'a b' is not as request ids are recorded"),
         (attributes.HOP, "gapline.request_id.aliases", "a", "'a' is not a list of request ids"),

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from otel.findings import Policy, Status
 from otel.hop import Hop
 from otel.join import join
-from otel.known import ANSWERS, PACES_NEEDED, SOURCES, Known, Paces
+from otel.known import ANSWERS, HOPS, PACES_NEEDED, SOURCES, Known, Paces
 from otel.verdict import judge
+from tests.support.builders import a_hop
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
 ONE_PAUSE = Chain(schedule=[100_000] * 29 + [800 * MS], events=60)
@@ -157,6 +158,19 @@ def test_a_hop_that_is_often_not_there_is_not_expected():
     known = taught(Chain(), Chain(names=(WORKER, GATEWAY)))
     assert known.expected_path([WORKER, GATEWAY], "tiny") == (WORKER, GATEWAY)
     assert known.expected_path([WORKER, PROXY, GATEWAY], "tiny") == NAMES
+
+
+def test_hundreds_of_hops_under_one_id_are_no_path():
+    hops = [a_hop(f"hop-{n}") for n in range(HOPS + 1)]
+    assert taught_paths(hops[:HOPS]) == {hop.place.hop for hop in hops[:HOPS]}
+    assert taught_paths(hops) == set()
+
+
+def taught_paths(hops: list[Hop]) -> set[str]:
+    known, path = Known(), join(hops)
+    for _ in range(ANSWERS):
+        known.learn(path, judge(path))
+    return set(known.expected_path({hops[0].place.hop}, "demo-model"))
 
 
 def test_few_answers_make_no_habit():
