@@ -23,6 +23,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _LINE_CHARS: Final = 1_000_000
 """Lines are not folded: a folded command line is hard to read, and hard to compare."""
+VALUES: Final = 1_000_000
+"""In one document: an object has 3 MB at most. A few lines of aliases of aliases stand for more, and an alias within
+itself for endlessly many."""
 _TEMPLATES: Final = (
     ("spec", "template"),
     ("spec", "jobTemplate", "spec", "template"),
@@ -85,6 +88,10 @@ def read(text: str) -> list[Document]:
             raise DocumentError(f"document {number}: {_said(error)}") from None
         except RecursionError:
             raise DocumentError(f"document {number}: is nested too deeply") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise DocumentError(f"document {number}: {error}") from None
+        if _has_more_than(VALUES, value):
+            raise DocumentError(f"document {number}: its aliases stand for more than {VALUES:,} values")
         if value is not None and not isinstance(value, dict):
             raise DocumentError(f"document {number}: is a {type(value).__name__}, not an object")
         if value is not None or piece.strip():
@@ -127,6 +134,19 @@ def pods_in(value: Object) -> Iterator[Found]:
             template = _at(each, path)
             if isinstance(template, dict) and items(part(template, "spec"), CONTAINERS):
                 yield Found(kind, name, namespace, template, path, owner)
+
+
+def _has_more_than(limit: int, value: object) -> bool:
+    """Whether more values than that stand in this one, those behind an alias counted at each place."""
+    left, count = [value], 0
+    while left and count <= limit:
+        count += 1
+        found = left.pop()
+        if isinstance(found, dict):
+            left += found.values()
+        elif isinstance(found, list):
+            left += found
+    return count > limit
 
 
 def _flat(value: Object) -> Iterator[Object]:

@@ -72,6 +72,12 @@ def test_json_stays_json():
     assert json.loads(written(documents, is_json=True)) == {"kind": "Pod", "list": [1, "y"]}
 
 
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+"""Nine lines that stand for a thousand million values."""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -80,6 +86,10 @@ def test_json_stays_json():
         ("kind: A\n--- {kind: B}\n", "document 1: line 2.*another document"),
         ("a: &a [*a]\nb: !!python/object:os.system x", "document 1"),
         ("[" * 5000, "document 1"),
+        ("a: " + "9" * 5000, "document 1: .*digits"),
+        ("kind: Pod\nself: &a [*a]\n", "document 1: its aliases stand for more than 1,000,000 values"),
+        ("kind: List\nitems: &a [{kind: List, items: *a}]\n", "document 1: its aliases stand for more than"),
+        (BOMB, "document 1: its aliases stand for more than"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(text, said):
