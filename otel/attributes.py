@@ -26,8 +26,7 @@ Attributes = Mapping[str, AttributeValue]
 _INSTANT_LIMIT_NS: Final = 1 << 51
 """26 days: below, a double of seconds rounds back to the same nanosecond."""
 TEXT_CHARS: Final = 2_000
-"""As many as a part of a timeline has; of all else sidecars record less. What is learned of hops outlasts them, and
-names of megabytes would fill the memory."""
+"""Sidecars record less. What is learned of hops outlasts them, and names of megabytes would fill the memory."""
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -55,12 +54,16 @@ def _as_it_is(value: AttributeValue | None) -> AttributeValue | None:
     return value
 
 
-def _text(value: object) -> str:
+def _part(value: object) -> str:
     if not isinstance(value, str):
         raise _RuleError("is not a string")
-    if len(value) > TEXT_CHARS:
-        raise _RuleError(f"has more than {TEXT_CHARS} characters")
     return value
+
+
+def _text(value: object) -> str:
+    if len(text := _part(value)) > TEXT_CHARS:
+        raise _RuleError(f"has more than {TEXT_CHARS} characters")
+    return text
 
 
 def _id(value: object) -> str:
@@ -126,6 +129,8 @@ def _choice(allowed: type[StrEnum]) -> _Codec:
     return _Codec(str, read)
 
 
+_PART: Final = _Codec(_as_it_is, _part)
+"""Of a timeline, which has a limit for all of its parts together, or the value of a dimension."""
 _TEXT: Final = _Codec(_as_it_is, _text)
 _TEXT_OR_NONE: Final = _Codec(_as_it_is, _text, absent=None)
 _ID: Final = _Codec(_as_it_is, _id)
@@ -261,8 +266,8 @@ PACKED: Final[Rows] = (
 
 
 def texts(names: Iterable[str]) -> Rows:
-    """Rows for attributes that are strings and fields of their own names."""
-    return tuple((name, name, _TEXT) for name in names)
+    """Rows for attributes that are strings of any length and fields of their own names."""
+    return tuple((name, name, _PART) for name in names)
 
 
 def write(rows: Rows, part: object) -> dict[str, AttributeValue]:
