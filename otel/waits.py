@@ -244,8 +244,8 @@ def _short_holds(
             continue
         wait = max(waits, key=lambda w: w.terms.get(segment, 0))
         term = wait.terms.get(segment, 0)
-        if not LOOK_NS <= term < policy.floor_ns:
-            continue
+        if not LOOK_NS <= term < policy.floor_ns or wait.gap_ns < LOOK_NS:
+            continue  # too short, or made up for before the reader could feel it
         cause, kernel, where = cause_behind(lineup, wait, segment, term)
         note = _finding(lineup, wait, segment, cause, kernel=kernel, where=where)
         if _buffered(note, combs, {Cause.APP_STALL, *_EDGES}).cause is Cause.BUFFERING:

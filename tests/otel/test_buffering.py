@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from otel.buffering import Comb
 from otel.findings import Cause, Policy, Status
+from otel.hop import Moments, State
 from otel.join import join
 from otel.release import Hold
 from otel.sentence import sentence
 from otel.verdict import judge
-from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
+from tests.support.builders import a_hop, a_timeline
+from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
 HOPS = st.sampled_from([PROXY, GATEWAY])
 EXACT = st.booleans()
@@ -141,3 +143,16 @@ def test_one_stall_behind_a_hop_that_merges_is_no_buffer(hop, at, ms, merge, is_
         verdict = verdict_on(replace(chain, is_exact=is_exact), Policy(rhythm_elsewhere_ns=60 * MS))
         assert verdict.findings[0].first_hop == hop
         assert not buffered(verdict)
+
+
+def test_a_hold_that_was_made_up_for_is_no_note():
+    """Hops that each tell another story make a hop hold for a reader who did not wait at all."""
+    waited = [0, 200 * MS, 0]
+    hops = [
+        replace(
+            a_hop(name, timeline=a_timeline(()), state=State.OPEN),
+            moments=Moments(request_forwarded_ns=MS, closed_ns=ns),
+        )
+        for name, ns in zip(NAMES, waited, strict=True)
+    ]
+    assert judge(join(hops, expected_path=NAMES)).findings == ()
