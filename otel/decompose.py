@@ -13,7 +13,7 @@ segment before a blocked tap to the one after it; our own lag moves to ourselves
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
@@ -219,6 +219,7 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
     """The wait that ended with the reader's event j, j >= 1."""
     last, reader = lineup.last, lineup.reader
     until = awaited(lineup.lanes, j, by_ordinal=lineup.by_ordinal, same=lineup.same)
+    needed = [] if lineup.by_ordinal else _needed(lineup, until)
     gap = reader[j] - reader[j - 1]
     terms: dict[Segment, int] = {}
     windows = []
@@ -228,7 +229,7 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
             window = Window(j - 1, min(until, lane.count - 1))
         else:
             least, most = shift_of(lane, last)
-            window = window_of(lane, last.low[j - 1] + least, last.high[until] + most)
+            window = window_of(lane, last.low[j - 1] + least, needed[n] + most)
         windows.append(window)
         at = _awaited_at(lineup, lane, window, j, until)
         arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, at, gap, until)
@@ -239,6 +240,23 @@ def gap_before(lineup: Lineup, j: int) -> Decomposition:
         previous, carried = taken, blocked + blocked_within
     _reach_the_reader(lineup, terms, gap - previous + carried)
     return Decomposition(Wait.GAP, gap, j, terms, windows)
+
+
+def _needed(lineup: Lineup, until: int) -> list[int]:
+    """Up to which position each lane had to have the text, in the reader's positions, for its events up to `until`.
+
+    An event comes whole: a hop that joins events waits for all that goes into the one in which that text ends, also
+    where a hop behind it takes that one apart.
+    """
+    last = lineup.last
+    reach = last.high[until]
+    needed = [reach]
+    for lane in reversed(lineup.lanes[:-1]):
+        needed.append(reach)
+        at = bisect_left(lane.low, reach)
+        if at < lane.event_count and shift_of(lane, last) == (0, 0):
+            reach = lane.high[at]
+    return needed[::-1]
 
 
 def first_event(lineup: Lineup) -> Decomposition:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel.decompose import Wait
@@ -749,6 +749,7 @@ def test_loss_is_the_network_behind_its_tap_and_never_a_slow_reader(hop, at, ms,
     assert {(f.cause, f.segment.label) for f in verdict.findings} == {(Cause.NETWORK, f"{hop}>{behind}")}
 
 
+@example(where="source", at=41, ms=600, hops=({PROXY: 3, GATEWAY: 3}, {GATEWAY: 2}), is_exact=True)
 @given(
     where=st.sampled_from(["source", PROXY, GATEWAY]),
     at=st.integers(20, 60),
