@@ -166,7 +166,10 @@ def _added(parts: Sequence[Timeline]) -> Timeline:
         lag=_longest(i for part in parts for i in part.lag),
         samples=tuple(sorted({s for part in parts for s in part.samples}, key=lambda s: s.offset_ns)),
         window_peak_bytes=max((p.window_peak_bytes for p in parts if p.window_peak_bytes is not None), default=None),
+        round_trip_ns=min((p.round_trip_ns for p in parts if p.round_trip_ns is not None), default=None),
         is_thinned=any(part.is_thinned for part in parts),
+        is_cut_short=any(part.is_cut_short for part in parts),
+        is_evidence_thinned=any(part.is_evidence_thinned for part in parts),
     )
 
 

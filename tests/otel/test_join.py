@@ -109,6 +109,15 @@ def test_what_the_reader_sent_in_an_open_websocket_is_put_together_too():
     assert join(reversed(segments)).taps[0].sent == hop.sent
 
 
+def test_what_segments_say_of_their_link_and_of_what_they_left_out_stays_said():
+    [hop, *_] = run(Chain(events=9))
+    first, second = cut_into_segments(hop, 3, 6)
+    first = replace(first, timeline=replace(first.timeline, round_trip_ns=40 * MS, is_evidence_thinned=True))
+    second = replace(second, timeline=replace(second.timeline, round_trip_ns=41 * MS, is_cut_short=True))
+    timeline = join([first, second]).taps[0].timeline
+    assert (timeline.round_trip_ns, timeline.is_evidence_thinned, timeline.is_cut_short) == (40 * MS, True, True)
+
+
 def test_a_lost_segment_is_reported():
     first, _, third = cut_into_segments(run(Chain(events=9))[0], 3, 3, 3)
     assert join([first, third]).missing == (f"segment 1 of 3 of {WORKER} is missing",)
