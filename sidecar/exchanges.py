@@ -267,7 +267,7 @@ class Exchanges:
             if is_upstream:
                 self._ask_engine(live, live.recorder.progress_ns, at_ns)
         if at_ns >= live.stall_due_ns:
-            live.stall_due_ns = at_ns + max(at_ns - stall.since_ns, SEGMENT_NS)
+            live.stall_due_ns = at_ns + max(at_ns - stall.since_ns, min(SEGMENT_NS, self._limits.stall_after_ns))
             self.cut(live, at_ns)
 
     def _stall(self, live: Live, at_ns: int) -> Stall | None:

@@ -338,6 +338,9 @@ def test_a_process_serves_with_files_and_ends_when_it_is_told(tmp_path):
 )
 def test_what_is_wrong_is_told(capfd, monkeypatch, argv, code, said):
     monkeypatch.setattr(module.os, "environ", {})
+    monkeypatch.setattr(
+        module, "log_to_stderr", lambda *_, **__: None
+    )  # it would stay so for all tests behind this one
     assert main(argv) == code
     out, err = capfd.readouterr()
     assert said in out + err
