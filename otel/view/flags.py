@@ -40,11 +40,14 @@ def _typed(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
     return parse_flag
 
 
-def _between(parse: Callable[[str], _Value], low: _Value, high: _Value) -> Callable[[str], _Value]:
+def _between(kind: str, parse: Callable[[str], _Value], low: _Value, high: _Value) -> Callable[[str], _Value]:
     def parse_flag(text: str) -> _Value:
-        value = parse(text)
-        if not low <= value <= high:  # type: ignore[operator]  # numbers only
-            raise ValueError(f"must be from {low} to {high}")
+        try:
+            value = parse(text)
+        except ValueError:  # a part of the rule
+            value = None
+        if value is None or not low <= value <= high:  # type: ignore[operator]  # numbers only
+            raise ValueError(f"must be {kind} from {low} to {high}")
         return value
 
     return _typed(parse_flag)
@@ -52,9 +55,9 @@ def _between(parse: Callable[[str], _Value], low: _Value, high: _Value) -> Calla
 
 request_id = _typed(settings.text)
 duration = _typed(settings.seconds)
-instant = _between(float, -1e9, 1e9)  # seconds on the picture's axis; a request of 30 years is a typo
-limit = _between(settings.count, 1, LIMIT_MAX)
-_width = _between(settings.count, NARROWEST_CELLS, 1_000)
+instant = _between("seconds", float, -1e9, 1e9)  # seconds on the picture's axis; a request of 30 years is a typo
+limit = _between("a whole number", settings.count, 1, LIMIT_MAX)
+_width = _between("a whole number", settings.count, NARROWEST_CELLS, 1_000)
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -308,12 +308,14 @@ async def test_an_answer_without_end_is_no_answer(replying, capsys, monkeypatch)
         (commands.why, [" "], "must not be empty"),
         (commands.why, ["x", "--collector", "ftp://localhost:24070"], "must be http://HOST"),
         (commands.why, ["x", "--token", "a\nb"], "the token must be printable ASCII"),
-        (commands.why, ["x", "--width", "10"], "must be from 60 to 1000"),
+        (commands.why, ["x", "--width", "10"], "must be a whole number from 60 to 1000"),
         (commands.why, ["x", "--timeout", "soon"], "must be a time such as"),
         (commands.timeline, ["x", "--from", "5", "--to", "5"], "--from 5 must be less than --to 5"),
-        (commands.timeline, ["x", "--from", "nan"], "must be from"),
+        (commands.timeline, ["x", "--from", "nan"], "must be seconds from"),
         (commands.stalls, ["--since", "yesterday"], "must be a time such as"),
-        (commands.stalls, ["--limit", "0"], "must be from 1 to 1000"),
+        (commands.stalls, ["--limit", "0"], "must be a whole number from 1 to 1000"),
+        (commands.stalls, ["--limit", "x"], "'x' must be a whole number from 1 to 1000"),
+        (commands.timeline, ["a", "--from", "x"], "'x' must be seconds from -1000000000.0 to 1000000000.0"),
     ],
 )
 def test_wrong_usage_is_said_before_anybody_is_asked(capsys, monkeypatch, command, argv, said):

@@ -39,7 +39,7 @@ def test_the_token_of_the_command_outweighs_that_of_the_collector(monkeypatch):
     [
         (["--collector", "ftp://x"], "the collector's URL 'ftp://x'"),
         (["--token", "a\nb"], "the token must be printable ASCII"),
-        (["--width", "3"], "must be from 60 to 1000"),
+        (["--width", "3"], "must be a whole number from 60 to 1000"),
         (["--timeout", "soon"], "'soon'"),
     ],
 )
