@@ -14,4 +14,5 @@ def file_text_of(file_name: str | None) -> str | None:
     try:
         return Path(file_name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"--config: {file_name!r}: cannot be read: {error}"]) from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error  # the name is said already
+        raise ConfigError([f"--config: {file_name!r}: cannot be read: {why}"]) from None
