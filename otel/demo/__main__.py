@@ -35,7 +35,7 @@ LOOK_EVERY_S: Final = 0.5
 _KINDS: Final = "\n".join(f"  {kind:12}{meaning}" for kind, meaning in MEANING.items())
 _EPILOG: Final = f"""\
 hops: {", ".join(HOPS)}, and for slow-read {CLIENT}
-kinds of fault, with S the seconds:
+kinds of fault, with S the seconds, at most 60:
 {_KINDS}
 
 examples:

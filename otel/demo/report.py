@@ -101,6 +101,7 @@ everything keeps running; Ctrl-C ends it. Try:
   gapline why mine-1 {at}
   gapline timeline {request_id} {at}
   gapline stalls --since 1h {at}
+  gapline live --watch {at}     (in another shell, while curl reads)
 """
 
 
