@@ -29,7 +29,7 @@ DEFAULT_NAMESPACE: Final = "default"
 _STDIN: Final = "-"
 _EXAMPLES: Final = """\
 examples:
-  gapline inject -f deployment.yaml | kubectl apply -f -
+  gapline inject -f deployment.yaml --export http://gapline-collector.gapline:4318 | kubectl apply -f -
   kubectl get deployment litellm -o yaml | gapline inject -f - --kubernetes 1.33 --explain
 
 Who calls a pod is read from the Services, InferencePools and Namespaces of the same files: give them, too. Asking for
@@ -56,10 +56,13 @@ def main(argv: Sequence[str]) -> int:
     except (OSError, UnicodeDecodeError, DocumentError) as error:
         print(f"gapline inject: {error}", file=sys.stderr)
         return UNREADABLE
-    for where, lines, is_told in injected(documents, config, namespace=flags.namespace):
+    told = injected(documents, config, namespace=flags.namespace)
+    for where, lines, is_told in told:
         if is_told or flags.explain:
             first, *rest = lines if flags.explain else lines[:1]
             print(f"{where}: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
+    if flags.explain and config.export is None and not all(is_told for _, _, is_told in told):
+        print("note: no --export, so these sidecars send no spans, and no collector hears of them", file=sys.stderr)
     is_json = all(text.lstrip().startswith("{") for text in texts)
     sys.stdout.write(written(documents, is_json=is_json))
     return OK

@@ -54,6 +54,12 @@ def test_explain_says_why_for_every_pod(run):
     assert "litellm: ports" not in out
 
 
+def test_explain_says_where_nobody_will_hear_of_them(run):
+    assert "no --export" in run(BY_NAME, "--explain")[2]
+    assert "no --export" not in run(BY_NAME, "--explain", "--export", "http://collector:4318")[2]
+    assert "no --export" not in run(BY_NAME)[2]
+
+
 def test_it_reads_from_stdin_and_json_stays_json(capsys, monkeypatch):
     monkeypatch.setattr(inject.os, "environ", {})
     monkeypatch.setattr(inject.sys, "stdin", io.StringIO(json.dumps(pods.pod())))
