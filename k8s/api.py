@@ -6,6 +6,8 @@ Kubernetes puts into every pod that may ask, or with an address of somebody who 
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -133,7 +135,7 @@ class HttpApi:
             ) as response:
                 found = orjson.loads(await _bounded(response))
         except (OSError, aiohttp.ClientError, TimeoutError) as error:
-            raise ApiError(None, f"{method} {path}: no answer: {type(error).__name__}") from None
+            raise ApiError(None, f"{method} {path}: no answer: {_reason(error)}") from None
         except ValueError:
             raise ApiError(None, f"{method} {path}: the answer is not JSON, or too long") from None
         if not isinstance(found, dict):
@@ -154,6 +156,16 @@ def in_cluster(session: aiohttp.ClientSession, environ: Mapping[str, str], *, fo
         raise ApiError(None, f"{folder / 'ca.crt'}: {error.strerror or type(error).__name__}") from None
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return HttpApi(session, url, token=lambda: (folder / "token").read_text("utf-8").strip(), tls=tls)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in the system's words where it has some: `Connection refused`."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ssl.SSLError) or not isinstance(cause, OSError):  # the errno of the former is not the system's
+        return type(error).__name__
+    if isinstance(cause, socket.gaierror) or not cause.errno:
+        return cause.strerror or type(error).__name__
+    return os.strerror(cause.errno)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

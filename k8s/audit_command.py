@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -18,8 +17,9 @@ from k8s.api import POOLS, Api, ApiError, HttpApi, in_cluster
 from k8s.audit import Audit, Auditor, namespaces_of, router_of
 from k8s.callers import Caller, callers_of
 from k8s.config import FILE_VARIABLE, OPTIONS, Config, add_flags, config_of
-from k8s.documents import DocumentError, objects, read
+from k8s.documents import DocumentError, objects
 from k8s.facts import Facts
+from k8s.inject import documents_of, text_of
 from k8s.options import POD_OPTIONS
 from k8s.pods import Object, minor_of
 from otel.settings import ConfigError
@@ -30,7 +30,6 @@ UNREADABLE: Final = 1
 USAGE: Final = 2
 NO_ANSWER: Final = 3
 FOUND: Final = 10
-_STDIN: Final = "-"
 _LISTS: Final = {
     "Namespace": "/api/v1/namespaces",
     "Service": "/api/v1/services",
@@ -63,9 +62,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         found = _of_files(flags.file, config) if flags.file else asyncio.run(_of_server(flags.server, config))
     except ApiError as error:
-        print(f"gapline audit: {error}", file=sys.stderr)
+        at = f"--server: {flags.server!r}: " if flags.server else ""
+        print(f"gapline audit: {at}{error}", file=sys.stderr)
         return NO_ANSWER
-    except (OSError, UnicodeDecodeError, DocumentError) as error:
+    except DocumentError as error:
         print(f"gapline audit: {error}", file=sys.stderr)
         return UNREADABLE
     sys.stdout.write(_json(found) if flags.json else text(found))
@@ -140,8 +140,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _of_files(names: Sequence[str], config: Config) -> Audit:
-    texts = [sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8") for name in names]
-    everything = [each for one in texts for each in objects(read(one))]
+    everything = [each for name in names for each in objects(documents_of(name, text_of(name)))]
     pods = [each for each in everything if each.get("kind") == "Pod"]
     auditor = auditor_of(everything, [router for pod in pods if (router := router_of(pod)) is not None], config)
     for pod in pods:

@@ -51,9 +51,9 @@ def main(argv: Sequence[str]) -> int:
         print(*error.errors, sep="\n", file=sys.stderr)
         return USAGE
     try:
-        texts = [_text_of(name) for name in flags.file]
-        documents = [document for text in texts for document in read(text)]
-    except (OSError, UnicodeDecodeError, DocumentError) as error:
+        texts = [text_of(name) for name in flags.file]
+        documents = [each for name, text in zip(flags.file, texts, strict=True) for each in documents_of(name, text)]
+    except DocumentError as error:
         print(f"gapline inject: {error}", file=sys.stderr)
         return UNREADABLE
     told = injected(documents, config, namespace=flags.namespace)
@@ -115,8 +115,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _text_of(name: str) -> str:
-    return sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
+def text_of(name: str) -> str:
+    """What stands in a file, or comes in at stdin. Raises DocumentError, which names the file."""
+    try:
+        return sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DocumentError(f"-f: {name!r}: cannot be read: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"-f: {name!r}: must be UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def documents_of(name: str, text: str) -> list[Document]:
+    """The documents of the text of a file. Raises DocumentError, which names the file."""
+    try:
+        return read(text)
+    except DocumentError as error:
+        raise DocumentError(f"-f: {name!r}: {error}") from None
 
 
 def _namespace(name: str, everything: Iterable[Object]) -> Namespace:

@@ -70,10 +70,14 @@ def test_nothing_that_stands_on_a_pod_draws_on_the_terminal(run):
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
-        (["-f", "/nowhere"], 1, "No such file"),
+        (["-f", "/nowhere"], 1, "-f: '/nowhere': cannot be read: No such file or directory"),
         (["--cpu", "much"], 2, "--cpu: 'much'"),
         ([], 3, "KUBERNETES_SERVICE_HOST is not set"),
-        (["--server", "http://127.0.0.1:1"], 3, "no answer"),
+        (
+            ["--server", "http://127.0.0.1:1"],
+            3,
+            "--server: 'http://127.0.0.1:1': GET /api/v1/namespaces: no answer: Connection refused",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(capsys, monkeypatch, argv, code, said):

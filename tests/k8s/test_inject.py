@@ -84,10 +84,10 @@ def test_callers_of_another_namespace_are_not_ours(run):
 @pytest.mark.parametrize(
     ("text", "argv", "code", "said"),
     [
-        ("kind: [", (), 1, "gapline inject: document 1: line"),
+        ("kind: [", (), 1, "in.yaml': document 1: line"),
         ("- 1", (), 1, "is a list, not an object"),
         ("kind: A", ("--cpu", "much"), 2, "--cpu: 'much': must be an amount"),
-        ("kind: A", ("-f", "/nowhere.yaml"), 1, "No such file"),
+        ("kind: A", ("-f", "/nowhere.yaml"), 1, "-f: '/nowhere.yaml': cannot be read: No such file or directory"),
         ("kind: A", ("--config", "/nowhere.toml"), 2, "--config"),
     ],
 )
