@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import logging
 import os
 import signal
 import ssl
@@ -325,6 +327,19 @@ def test_a_process_serves_with_files_and_ends_when_it_is_told(tmp_path):
     code, rest = asyncio.run(run())
     assert code == 0
     assert b'"ended"' in rest
+
+
+@contextlib.contextmanager
+def log_as_it_was():
+    """A command sets up the log of its process; here that would stay for all tests behind this one."""
+    loggers = [logging.getLogger(name) for name in (None, "aiohttp", "asyncio", "grpc")]
+    before = [(logger.level, logger.handlers[:]) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, (level, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
 
 
 @pytest.mark.parametrize(
