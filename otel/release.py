@@ -93,7 +93,7 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool, same: Sequence[b
     lanes: source first, lined up by number where by_ordinal, else by position. same: for each two neighbours, whether
     event k is event k at both.
     """
-    last = together(lanes[-1], j)
+    last = _piece(lanes, j, same=same)
     if last == j or len(lanes) == 1:
         return last
     parts = [_part(lane, lanes[-1], j, last, by_ordinal=by_ordinal) for lane in lanes]
@@ -107,6 +107,20 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool, same: Sequence[b
     if held is None or (is_same and not _came_when_let_go(inner, outer, held)):
         return j
     return last if _is_habit(inner, outer, held, piece, is_same=is_same) else j
+
+
+def _piece(lanes: Sequence[Lane], j: int, *, same: Sequence[bool]) -> int:
+    """The last of the events that came in one piece with event j, at the last lane or at one before it that saw the
+    same ones: a large piece takes some round trips of a link, and is one for all that."""
+    outer = lanes[-1]
+    last = together(outer, j)
+    for n in range(len(lanes) - 2, 0, -1):
+        if not same[n]:
+            break
+        more = together(lanes[n], j)
+        if more > last and outer.arrived[more] - outer.arrived[j] <= SHADOW_NS:
+            last = more
+    return last
 
 
 def _part(lane: Lane, reader: Lane, first: int, last: int, *, by_ordinal: bool) -> Window:

@@ -353,10 +353,8 @@ def log_as_it_was():
 )
 def test_what_is_wrong_is_told(capfd, monkeypatch, argv, code, said):
     monkeypatch.setattr(module.os, "environ", {})
-    monkeypatch.setattr(
-        module, "log_to_stderr", lambda *_, **__: None
-    )  # it would stay so for all tests behind this one
-    assert main(argv) == code
+    with log_as_it_was():
+        assert main(argv) == code
     out, err = capfd.readouterr()
     assert said in out + err
 
