@@ -23,7 +23,7 @@ from k8s.inject import documents_of, text_of
 from k8s.options import POD_OPTIONS
 from k8s.pods import Object, minor_of
 from otel.settings import ConfigError
-from otel.settings_file import file_text_of
+from otel.settings_file import configured
 
 OK: Final = 0
 UNREADABLE: Final = 1
@@ -51,11 +51,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command."""
     flags = _parser().parse_args(argv)
     try:
-        config = config_of(
-            {option.name: getattr(flags, option.name, None) for option in OPTIONS},
-            os.environ,
-            file_text=file_text_of(flags.config or os.environ.get(FILE_VARIABLE)),
-        )
+        config = configured(config_of, OPTIONS, vars(flags), os.environ, file_variable=FILE_VARIABLE)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)
         return USAGE

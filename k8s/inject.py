@@ -20,7 +20,7 @@ from k8s.options import POD_OPTIONS
 from k8s.pods import Object, annotations_of, labels_of, part
 from k8s.renderer import injection
 from otel.settings import ConfigError
-from otel.settings_file import file_text_of
+from otel.settings_file import configured
 
 OK: Final = 0
 UNREADABLE: Final = 1
@@ -42,11 +42,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command."""
     flags = _parser().parse_args(argv)
     try:
-        config = pod_config(
-            {option.name: getattr(flags, option.name) for option in POD_OPTIONS},
-            os.environ,
-            file_text=file_text_of(flags.config or os.environ.get(FILE_VARIABLE)),
-        )
+        config = configured(pod_config, POD_OPTIONS, vars(flags), os.environ, file_variable=FILE_VARIABLE)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)
         return USAGE

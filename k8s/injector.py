@@ -24,7 +24,7 @@ from k8s.webhook import Surroundings, Webhook
 from otel.exposition import CONTENT_TYPE, OPENMETRICS_TYPE, classic, openmetrics, wants_openmetrics
 from otel.logs import SILENT, log_to_stderr
 from otel.settings import Address, ConfigError
-from otel.settings_file import file_text_of
+from otel.settings_file import configured
 from sidecar.clock import Clock, SystemClock
 
 log = logging.getLogger("k8s.injector")
@@ -47,11 +47,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the injector until a signal ends it. 0: ended; 1: not started; 2: wrong usage."""
     flags = _parser().parse_args(argv)
     try:
-        config = config_of(
-            {option.name: getattr(flags, option.name) for option in OPTIONS},
-            os.environ,
-            file_text=file_text_of(flags.config or os.environ.get(FILE_VARIABLE)),
-        )
+        config = configured(config_of, OPTIONS, vars(flags), os.environ, file_variable=FILE_VARIABLE)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)
         return USAGE

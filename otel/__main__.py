@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -32,7 +32,7 @@ from otel.live import LiveStreams
 from otel.logs import log_to_stderr, where
 from otel.receiver import Receiver, http_runner
 from otel.settings import Address, ConfigError
-from otel.settings_file import file_text_of
+from otel.settings_file import configured
 from otel.settling import PATIENCE, Settling
 from otel.store.base import SECOND_NS, Stats, StoreError
 from otel.store.sqlite import SqliteStore
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the collector until a signal ends it. 0: ended cleanly; 1: failed or not started; 2: wrong usage."""
     flags: dict[str, Any] = vars(parser().parse_args(argv))
     try:
-        config = _configured(flags, os.environ)
+        config = configured(config_of, OPTIONS, flags, os.environ, file_variable=FILE_VARIABLE)
     except ConfigError as error:
         print(*error.errors, sep="\n", file=sys.stderr)  # noqa: T201  # before there is a log
         return _USAGE
@@ -275,12 +275,6 @@ def _grpc_port(server: Any, address: Address) -> Address:  # noqa: ANN401  # grp
 
 def _refused(name: str, address: Address, why: str) -> OSError:
     return OSError(f"--{name}: {str(address)!r}: {why}")
-
-
-def _configured(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
-    """The configuration, with the file that flags or environment name. Raises ConfigError."""
-    file_text = file_text_of(flags["config"] or environ.get(FILE_VARIABLE))
-    return config_of({option.name: flags[option.name] for option in OPTIONS}, environ, file_text=file_text)
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from otel.settings import ConfigError
+from otel.settings import ConfigError, Option
+
+C_co = TypeVar("C_co", covariant=True)
+
+
+class ConfigOf(Protocol[C_co]):
+    """How a program reads its options."""
+
+    def __call__(self, flags: Mapping[str, Any], environ: Mapping[str, str], *, file_text: str | None) -> C_co:
+        """The configuration. Raises ConfigError with every error in it."""
+
+
+def configured(
+    config_of: ConfigOf[C_co],
+    options: Iterable[Option],
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    file_variable: str,
+) -> C_co:
+    """The configuration, with the file that `--config` or the variable names. Raises ConfigError.
+
+    An option that a command has no flag for is left to environment and file.
+    """
+    file_text = file_text_of(flags["config"] or environ.get(file_variable))
+    return config_of({option.name: flags.get(option.name) for option in options}, environ, file_text=file_text)
 
 
 def file_text_of(file_name: str | None) -> str | None:
