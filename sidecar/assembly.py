@@ -33,6 +33,7 @@ from sidecar.export.exporter import Exporter
 from sidecar.export.log_records import LogRecords
 from sidecar.export.records import Records
 from sidecar.export.spool import Spool
+from sidecar.flow import Tier
 from sidecar.guard.keepalive import Form, comment
 from sidecar.guard.limits import GuardLimits, Rules
 from sidecar.guard.policy import Keepalives, Mode, Policy
@@ -212,6 +213,7 @@ def build(
             admission=admission,
             doors=doors,
             guard=Guard(policy, hop=config.hop, counts=exchanges.guard_counts),
+            tier=Tier(config.tier),
             clock=clock,
         )
         place = Place(config.hop, role, resource)

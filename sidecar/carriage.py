@@ -1,10 +1,6 @@
 """Carry one exchange: forward first, record second, end once.
 
-The hot loop is: take what has arrived with the time of its arrival, write it on, wait until our kernel has it, take
-the time, tell the recorder. `taken` is honest on asyncio and on uvloop alike: both try to send within `write`, and
-with a write-buffer limit of 0 (see `kernel.Connection.tune`) `drain` returns only when the buffer is empty.
-
-A response that broke off upstream never ends cleanly downstream.
+How a body is passed on is `flow.py`'s. A response that broke off upstream never ends cleanly downstream.
 """
 
 from __future__ import annotations
@@ -33,31 +29,21 @@ from sidecar.failures import (
     Failure,
     detail_of,
     failure_of,
-    refused_early,
     stopped,
     upstream_said,
 )
+from sidecar.flow import Early, Flow
 from sidecar.guard.complaint import MISSING_TERMINAL, UPSTREAM_CUT, Complaint
-from sidecar.guard.holding import Decision, Verdict
 from sidecar.identity import IdField
 from sidecar.inspection.rate_limits import limits_of
 from sidecar.live import Live
 from sidecar.question import Question
-from sidecar.recording.recorder import SEGMENT_EVENTS
 from sidecar.route import Route
-from sidecar.upstream import Answer, BrokenOff, Cut, Piece
+from sidecar.upstream import Answer, BrokenOff, Cut
 
 log = logging.getLogger(__name__)
 
 LOST: Final = Stop(Ending.LOST)
-
-
-class _Early(Exception):  # noqa: N818  # an end, not an error in our code
-    """What was kept back will not be passed on: the reader gets an answer of our own."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.type)
-        self.failure = failure
 
 
 class Carriage:
@@ -242,7 +228,7 @@ class Carriage:
             return await self._refuse(upstream_said(answer.status, headers.value_of(answer.fields, "content-type")))
         try:
             is_whole = await self._stream(answer)
-        except _Early as early:
+        except Early as early:
             return await self._refuse(early.failure)
         return await self._finish(answer.trailers) if is_whole else self._end_cut()
 
@@ -277,43 +263,46 @@ class Carriage:
         return fields
 
     async def _stream(self, answer: Answer) -> bool:
-        """Pass the body on; whether it may look whole. Raises _Early where the answer is one of our own instead."""
-        recorder = self._live.recorder
-        while True:
-            try:
-                piece = await answer.read()
-            except BrokenOff as error:
-                return self._broke_off(answer, error)
-            if piece is None:
-                return self._ended(answer)
-            await self._hand_on(answer, piece)
-            if recorder.fresh_count >= SEGMENT_EVENTS:
-                self._route.exchanges.cut_long(self._live, piece.at_ns)
+        """Pass the body on; whether it may look whole. Raises Early where the answer is one of our own instead."""
+        route = self._route
+        flow = Flow(
+            answer,
+            self._delivery,
+            live=self._live,
+            exchanges=route.exchanges,
+            tier=route.tier,
+            now=self._clock.monotonic_ns,
+        )
+        try:
+            await flow.run()
+        except BrokenOff as error:
+            return self._broke_off(answer, error)
+        return self._ended(answer, flow)
 
     def _broke_off(self, answer: Answer, error: BrokenOff) -> bool:
         recorder, at_ns = self._live.recorder, self._clock.monotonic_ns()
         if answer.upload_error is not None:  # we broke it off, since the client's request will never be whole
             recorder.stopped(Ending.REJECTED, at_ns, error_type=BAD_FRAMING.type)
             if self._delivery.is_holding:
-                raise _Early(BAD_FRAMING)
+                raise Early(BAD_FRAMING)
             return False
         self._live.error_detail = detail_of(error)
         self._upstream_ended(answer, is_clean=False, cut=error.cut)
         if self._delivery.is_holding:
-            raise _Early(failure_of(error))
+            raise Early(failure_of(error))
         if self._guarded.is_open_stream and self._route.guard.fired(recorder, UPSTREAM_CUT):
             complaint = self._route.guard.complaint(UPSTREAM_CUT, waited_ns=recorder.silence_ns(at_ns))
             self._delivery.complain(complaint, self._guarded.dialect)
         return False
 
-    def _ended(self, answer: Answer) -> bool:
+    def _ended(self, answer: Answer, flow: Flow) -> bool:
         recorder, guard = self._live.recorder, self._route.guard
         is_proven = answer.is_delimited or not recorder.lacks_end  # by its close alone no end is, and our last chunk is
         self._upstream_ended(answer, is_clean=is_proven or not self._delivery.is_holding)
         if self._delivery.is_holding and not is_proven:
-            raise _Early(BROKE_OFF)
+            raise Early(BROKE_OFF)
         if self._delivery.is_holding:
-            self._decide(self._delivery.hold_ended())
+            flow.decide(self._delivery.hold_ended())
         if not recorder.lacks_end:
             return True
         is_error = guard.policy.is_missing_terminal_error and self._guarded.is_open_stream
@@ -327,36 +316,6 @@ class Carriage:
         self._live.recorder.upstream_ended(
             at_ns, is_clean=is_clean, cut=cut, missing_bytes=None if is_clean else answer.missing_bytes
         )
-
-    async def _hand_on(self, answer: Answer, piece: Piece) -> None:
-        recorder, delivery = self._live.recorder, self._delivery
-        if delivery.is_holding:
-            recorder.arrived(piece.data, piece.at_ns)
-            self._decide(delivery.hold(piece.data))
-            if not delivery.is_holding:
-                await delivery.until_taken(answer.unread_bytes)
-                delivery.check_open()
-                delivery.tell_taken()
-            return
-        try:
-            delivery.write(piece.data)
-            if delivery.has_untaken:
-                await delivery.until_taken(answer.unread_bytes)
-            delivery.check_open()
-        except BaseException:
-            recorder.arrived(piece.data, piece.at_ns)
-            raise
-        taken_ns = self._clock.monotonic_ns()
-        recorder.arrived(piece.data, piece.at_ns)
-        recorder.taken(taken_ns, delivery.response.output_size)
-
-    def _decide(self, decision: Decision) -> None:
-        """What becomes of what is kept back. Raises _Early."""
-        if decision.verdict is Verdict.REFUSE:
-            seen = self._live.recorder.seen
-            raise _Early(refused_early(decision.status, None if seen is None else seen.error))
-        if decision.verdict is Verdict.RELEASE:
-            self._delivery.release()
 
     def _buffered_bytes(self) -> int:
         """Bytes of this exchange that wait in our memory."""

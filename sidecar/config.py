@@ -108,6 +108,7 @@ class Config:
     clock_offset: float
     clock_drift: float
     loop: str
+    tier: str
     log_level: str
 
 

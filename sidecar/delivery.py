@@ -120,10 +120,13 @@ class Delivery:
         held_bytes = 0 if self._held is None else self._held.held_bytes
         return held_bytes + (self._live.connection.buffered_bytes if self.is_open and self._live.connection else 0)
 
-    async def until_taken(self, unread_bytes: Callable[[], int | None] | None = None) -> None:
-        """Wait until our kernel has everything. unread_bytes: of what waits upstream, asked when the wait was long."""
+    async def until_taken(
+        self, unread_bytes: Callable[[], int | None] | None = None, *, since_ns: int | None = None
+    ) -> None:
+        """Wait until our kernel has everything. unread_bytes: of what waits upstream, asked when the wait was long.
+        since_ns: when it was seen not to have it, where that is not now."""
         recorder = self._live.recorder
-        began_ns = self._now()
+        began_ns = self._now() if since_ns is None else since_ns
         recorder.blocked_since_ns = began_ns
         try:
             await self.response.drain()
@@ -227,16 +230,18 @@ class Delivery:
             self._is_untold = False
             self._live.recorder.taken(self._now(), self.response.output_size)
 
-    def write(self, data: bytes) -> None:
-        """Hand on a piece of the upstream's body."""
+    def write(self, data: bytes, framed: bytes | None = None) -> bool:
+        """Hand on a piece of the upstream's body, and say whether our kernel has all of it by now. framed: the whole
+        chunks in which it came, which may go on as they are where nothing is looked at or put in. Raises
+        ConnectionResetError when the reader is gone."""
         if self._is_plain:
-            return self.response.write(data)
+            return self.response.write(data, framed)
         self._came(data)
         if self._shield is None or self._shield.is_done:
             return self._give(data)
         for part, is_ours in self._shield.feed(data):
             self._inject(part) if is_ours else self._give(part)
-        return None
+        return self.response.is_taken()
 
     def cut(self, *, now: bool = False) -> None:
         """End the response so that nobody can take it for whole; unless it must be now, after what was written."""
@@ -369,8 +374,9 @@ class Delivery:
         else:
             ours.injected(len(data))
 
-    def _give(self, data: bytes) -> None:
-        self.response.write(data)
+    def _give(self, data: bytes) -> bool:
+        is_taken = self.response.write(data)
         self._written_ns = self._now()
         if (digests := self._live.recorder.ours.digests) is not None:
             digests.downstream(data)
+        return is_taken

@@ -364,6 +364,13 @@ OPTIONS: Final = (
         "LOOP",
     ),
     Option(
+        "tier",
+        settings.choice("splice", "push", "pull"),
+        "splice",
+        "passing bodies on: chunks as they came; in the callback that received them; by a task of their own",
+        "TIER",
+    ),
+    Option(
         "log_level", settings.choice("debug", "info", "warning", "error"), "info", "least level that is logged", "LEVEL"
     ),
 )

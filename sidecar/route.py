@@ -8,6 +8,7 @@ from sidecar.bounds.admission import Admission
 from sidecar.clock import Clock
 from sidecar.downstream.doors import Doors
 from sidecar.exchanges import Exchanges
+from sidecar.flow import Tier
 from sidecar.guarding import Guard
 from sidecar.upstream import Upstream
 
@@ -17,6 +18,7 @@ class Route:
     """One listener's way to its upstream.
 
     host: the Host field in place of the request's own; None: as it came. listener: its name, as metrics have it.
+    tier: how bodies are passed on.
     """
 
     hop: str
@@ -28,4 +30,5 @@ class Route:
     admission: Admission
     doors: Doors
     guard: Guard
+    tier: Tier
     clock: Clock

@@ -32,6 +32,7 @@ _DIGITS: Final = rb"[0-9A-Fa-f]{1,16}"
 _EXTENSIONS: Final = rb"[ \t]{0,16};[^\x00-\x08\x0a-\x1f\x7f]{0,4096}"
 """Nobody reads them, and 4 KiB are more than anybody sends; the size before them says 64 bits at most."""
 _SIZE_LINE: Final = re.compile(rb"(%b)(?:%b)?\r\n" % (_DIGITS, _EXTENSIONS))
+_PLAIN_SIZE_LINE: Final = re.compile(rb"(%b)\r\n" % _DIGITS)
 _SIZE_LINE_BEGUN: Final = re.compile(rb"%b(?:[ \t]{0,16}|(?:%b)?\r?)" % (_DIGITS, _EXTENSIONS))
 
 
@@ -65,6 +66,14 @@ class ChunkedReader:
     def trailers(self) -> tuple[tuple[str, str], ...]:
         """The fields after the content that may be passed on."""
         return tuple((name, value) for name, value in self._section.fields if name.lower() not in NEVER_TRAILERS)
+
+    def whole(self, data: bytes) -> bytes | None:
+        """The content of bytes that are nothing but whole chunks as everybody writes them: these may be written on as
+        they are. None of any others, and then nothing was taken."""
+        if self._at is not _At.SIZE or self._begun:
+            return None
+        content, at = whole_chunks(data, 0)
+        return content if content and at == len(data) else None
 
     def feed(self, data: bytes) -> list[bytes]:
         """The content that these bytes bring, none of it empty; nothing after the end or an error."""
@@ -142,6 +151,22 @@ class ChunkedReader:
         self.error = rule
         self._begun = b""
         self._at = _At.END
+
+
+def whole_chunks(data: bytes, at: int) -> tuple[bytes, int]:
+    """From a position at which a chunk begins: the content of the whole chunks there, and the position behind them.
+
+    Only of such as have nothing in them but a size, content and line ends; before anything else it stops.
+    """
+    pieces: list[bytes] = []
+    while size_line := _PLAIN_SIZE_LINE.match(data, at):
+        start = size_line.end()
+        stop = start + int(size_line[1], 16)
+        if stop == start or not data.startswith(b"\r\n", stop):
+            break
+        pieces.append(data[start:stop])
+        at = stop + 2
+    return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
 
 
 def encode_chunk(data: bytes) -> bytes:

@@ -118,6 +118,21 @@ class ResponseReader:
         """The last output has been given out."""
         return self._at is _At.END
 
+    @property
+    def is_chunked(self) -> bool:
+        """The body comes in chunks."""
+        return self._at is _At.CHUNKS
+
+    def content(self, data: bytes) -> bytes | None:
+        """What these bytes bring, if that is content and nothing else, by far the usual case. None where there may be
+        more to it: nothing was taken then, and they are to be fed."""
+        if self._at is _At.CHUNKS:
+            return self._chunks.whole(data)
+        if self._at is _At.LENGTH and self._left_bytes is not None and 0 < len(data) < self._left_bytes:
+            self._left_bytes -= len(data)
+            return data
+        return data if self._at is _At.CLOSE and data else None
+
     def feed(self, data: bytes) -> list[Output]:
         """What these bytes bring."""
         out: list[Output] = []

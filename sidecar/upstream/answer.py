@@ -30,6 +30,12 @@ class Piece(NamedTuple):
     at_ns: int
 
 
+class Sink(Protocol):
+    """Takes what comes in the callback that received it, and says whether it wants more. Never raises."""
+
+    def __call__(self, data: bytes, at_ns: int, framed: bytes | None, /) -> bool: ...
+
+
 class Source(Protocol):
     """The connection under an answer that has not ended."""
 
@@ -79,6 +85,7 @@ class Answer:
         "_paused",
         "_pieces",
         "_sending",
+        "_sink",
         "_source",
         "_unread_bytes",
         "_upgraded",
@@ -118,6 +125,7 @@ class Answer:
         self._ended: BrokenOff | None = None
         self._source: Source | None = source
         self._sending = sending
+        self._sink: Sink | None = None
         self._upgraded = upgraded
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -174,6 +182,17 @@ class Answer:
             self._resume()
         return piece
 
+    async def pushed(self, sink: Sink) -> None:
+        """Give the sink what comes, until it wants no more or nothing more will come. At once where pieces wait to be
+        read: those are first. Cancelled, it closes the connection."""
+        if self._pieces or self.ended_at_ns is not None:
+            return
+        self._sink = sink
+        try:
+            await self._arrival()
+        finally:
+            self._sink = None
+
     def waiting(self) -> list[Piece]:
         """Take all that has arrived and was not read yet."""
         pieces = list(self._pieces)
@@ -205,10 +224,15 @@ class Answer:
 
     # For the connection.
 
-    def arrived(self, data: bytes, at_ns: int) -> None:
-        """One receive brought this content."""
-        self._pieces.append(Piece(data, at_ns))
+    def arrived(self, data: bytes, at_ns: int, framed: bytes | None = None) -> None:
+        """One receive brought this content. framed: the chunks in which it came, where these are whole."""
         self.arrived_bytes += len(data)
+        if self._sink is not None:
+            if not self._sink(data, at_ns, framed):
+                self._sink = None
+                self._wake()
+            return
+        self._pieces.append(Piece(data, at_ns))
         self._unread_bytes += len(data)
         self._wake()
         if (self._unread_bytes > AHEAD_BYTES or len(self._pieces) > AHEAD_PIECES) and not self._paused:

@@ -214,11 +214,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.has_received = True
-        outputs = self._reader.feed(data)
-        if len(outputs) == 1 and isinstance(content := outputs[0], Content) and self._answer is not None:
-            self._answer.arrived(content.data, at_ns)
+        content = None if self._answer is None else self._reader.content(data)
+        if self._answer is None or content is None:
+            self._take(self._reader.feed(data), at_ns)
         else:
-            self._take(outputs, at_ns)
+            self._answer.arrived(content, at_ns, data if self._reader.is_chunked else None)
 
     def _take(self, outputs: list[Output], at_ns: int) -> None:
         pieces = [output.data for output in outputs if isinstance(output, Content)]

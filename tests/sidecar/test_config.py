@@ -92,6 +92,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "engine_metrics": "http://127.0.0.1:8000",
         "client_key": "a secret of some length",
         "semconv": "both",
+        "tier": "push",
         "export_logs": "off",
         "heartbeat": "1m",
     }

@@ -23,6 +23,9 @@ class Wire:
     def is_closing(self):
         return self.is_gone
 
+    def get_write_buffer_size(self):
+        return 0
+
 
 def response(*, method="GET", version=(1, 1), keep_alive=True):
     wire = Wire()

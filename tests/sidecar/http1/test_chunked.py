@@ -195,6 +195,42 @@ def test_a_trailer_section_has_limits():
     assert outcome(b"0\r\nx: " + b"y" * TRAILER_BYTES)[1]
 
 
+# -------------------------------------------------------------------------------------------------------- whole chunks
+
+
+@pytest.mark.parametrize(
+    ("data", "content"),
+    [
+        (b"5\r\nhello\r\n", b"hello"),
+        (b"5\r\nhello\r\n0001\r\n!\r\n", b"hello!"),
+        (b"", None),
+        (b"5\r\nhello\r", None),
+        (b"5\r\nhello\r\n1", None),
+        (b"5;x=y\r\nhello\r\n", None),
+        (b"5 \r\nhello\r\n", None),
+        (b"5\r\nhello\n\n", None),
+        (b"5\r\nhello\r\n0\r\n\r\n", None),
+        (b"0\r\n\r\n", None),
+        (b"+5\r\nhello\r\n", None),
+        (b"0x5\r\nhello\r\n", None),
+        (b"\r\n5\r\nhello\r\n", None),
+        (b"00000000000000005\r\nhello\r\n", None),
+        (b"ffffffffffffffff\r\nhello\r\n", None),
+        (b"5\nhello\r\n", None),
+    ],
+)
+def test_only_whole_chunks_as_everybody_writes_them_are_told_apart(data, content):
+    assert ChunkedReader().whole(data) == content
+
+
+def test_within_a_chunk_or_a_size_line_nothing_is_whole():
+    for begun in (b"5\r\nhe", b"5", b"5\r\nhello", b"5\r\nhello\r", b"0\r\n", b"0\r\n\r\n", b"?"):
+        reader = ChunkedReader()
+        reader.feed(begun)
+
+        assert reader.whole(b"1\r\n!\r\n") is None
+
+
 # ---------------------------------------------------------------------------------------------------------- any bytes
 
 
@@ -220,6 +256,17 @@ def test_whatever_the_bytes_are_the_cut_does_not_matter(body, cuts):
     assert outcome(body, *[min(cut, len(body)) for cut in cuts]) == outcome(body) == outcome(body, *range(len(body)))
     assert body.endswith(whole.rest)
     assert not (whole.is_done and whole.error)
+
+
+@given(st.lists(PARTS, max_size=24).map(b"".join), CUTS)
+def test_whole_chunks_are_what_would_have_been_read(body, cuts):
+    reader, pieces = ChunkedReader(), []
+    for start, end in itertools.pairwise([0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]):
+        content = reader.whole(body[start:end])
+        pieces += reader.feed(body[start:end]) if content is None else [content]
+    read_through = (b"".join(pieces), reader.error, reader.is_done, reader.trailers)
+
+    assert read_through == outcome(body)
 
 
 def test_what_is_kept_does_not_grow_with_the_body():

@@ -33,7 +33,8 @@ def read(
     reader = ResponseReader(method, wants_upgrade=wants_upgrade)
     out = []
     for start, end in itertools.pairwise([0, *sorted(cuts), len(answer)]):
-        out += reader.feed(answer[start:end])
+        content = reader.content(answer[start:end])
+        out += reader.feed(answer[start:end]) if content is None else [Content(content)]
     if ends:
         out += reader.eof()
     assert reader.is_over == bool(out and isinstance(out[-1], Finished | Upgraded | Broken))
@@ -134,6 +135,31 @@ def test_content_comes_with_the_read_that_brought_it():
     ]
 
     assert stories == ["200 he", "llo", "! ?", "? end"]
+
+
+@pytest.mark.parametrize(
+    ("head", "data", "content"),
+    [
+        (LENGTH % 5, b"hell", b"hell"),
+        (LENGTH % 5, b"hello", None),
+        (LENGTH % 5, b"hello!", None),
+        (LENGTH % 5, b"", None),
+        (CHUNKED, b"1\r\n!\r\n", b"!"),
+        (CHUNKED, b"1\r\n!\r\n0\r\n\r\n", None),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"any", b"any"),
+        (b"HTTP/1.1 200 OK\r\n", b"\r\nany", None),
+    ],
+)
+def test_what_is_only_content_is_told_apart_and_what_is_more_is_not_taken(head, data, content):
+    reader = ResponseReader("GET")
+    reader.feed(head)
+
+    assert reader.content(data) == content
+    if content is not None:
+        return
+    plain = ResponseReader("GET")
+    plain.feed(head)
+    assert reader.feed(data) == plain.feed(data)
 
 
 def test_missing_bytes_are_known_when_a_length_is():

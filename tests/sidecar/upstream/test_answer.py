@@ -160,6 +160,51 @@ async def test_a_cancelled_read_closes_the_connection_and_loses_nothing():
     assert answer.waiting() == [Piece(b"a", 1)]
 
 
+class Sink:
+    def __init__(self, *wants):
+        self.wants, self.got = list(wants), []
+
+    def __call__(self, data, at_ns, framed):
+        self.got.append((data, at_ns, framed))
+        return self.wants.pop(0) if self.wants else True
+
+
+async def test_a_sink_gets_what_comes_in_the_callback_until_it_wants_no_more():
+    answer, connection = answer_of()
+    sink = Sink(True, False)
+    async with asyncio.TaskGroup() as group:
+        pushing = group.create_task(answer.pushed(sink))
+        await asyncio.sleep(0)
+        answer.arrived(b"a", 1, b"1\r\na\r\n")
+        assert sink.got == [(b"a", 1, b"1\r\na\r\n")]
+        answer.arrived(b"b", 2)
+        answer.arrived(b"c", 3)
+        assert not pushing.done()
+
+    assert [data for data, *_ in sink.got] == [b"a", b"b"]
+    assert (await answer.read(), answer.arrived_bytes) == (Piece(b"c", 3), 3)
+    assert connection.calls == []
+
+
+async def test_what_waits_is_read_before_a_sink_gets_anything():
+    answer, _ = answer_of()
+    sink = Sink()
+    answer.arrived(b"a", 1)
+    await answer.pushed(sink)
+    answer.arrived(b"b", 2)
+
+    assert (answer.waiting(), sink.got) == ([Piece(b"a", 1), Piece(b"b", 2)], [])
+
+
+async def test_an_end_lets_go_of_the_sink():
+    answer, _ = answer_of()
+    asyncio.get_running_loop().call_soon(lambda: answer.ended(1, error=None))
+    await answer.pushed(Sink())
+    await answer.pushed(Sink())
+
+    assert await answer.read() is None
+
+
 async def test_after_its_end_the_connection_is_left_alone():
     answer, connection = answer_of()
     answer.arrived(b"x" * (AHEAD_BYTES + 1), 1)
