@@ -2,8 +2,8 @@
 
 An exchange runs while its handler does. When the response is handed over and the peer's kernel has not acknowledged
 all of it, the exchange lingers, without handler and without holding the connection: a lossy last link shows only
-then. One task looks at all of them ten times a second; it is also what notices that a stream has fallen silent, that
-somebody was waited for too long, and that memory is running out.
+then. One task looks at all of them ten times a second (`rounds.py`); it also notices that a stream has fallen silent,
+that somebody was waited for too long, and that memory is running out.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sidecar.export.records import Records
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
 from sidecar.live import Live, Stall
-from sidecar.recording.beside import Beside
 from sidecar.recording.taking import Cause
+from sidecar.rounds import Rounds
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class Exchanges:
         self._looked_ns: int | None = None
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
+        self._rounds: Rounds[Live] = Rounds()
         self._idle = asyncio.Event()
         self._idle.set()
         self.overload = Overload(None) if overload is None else overload
@@ -161,37 +162,53 @@ class Exchanges:
         """Report what is new of a running exchange. Never raises: a stream is worth more than its report."""
         fresh_count = live.recorder.fresh_count
         try:
-            hop = live.recorder.segment(at_ns, self._beside(live, at_ns))
+            hop = live.recorder.segment(at_ns, live.beside(self._canary, at_ns))
         except Exception as error:  # noqa: BLE001  # the final record has all of it again
             self._records.lost(type(error).__name__)
         else:
             self._records.put(lambda: hop, event_count=fresh_count)
 
     async def run(self) -> None:
-        """Look at all exchanges, ten times a second, until cancelled."""
+        """Look at all exchanges, ten times a second or as often as is bearable, until cancelled."""
         while True:
             await asyncio.sleep(TICK_NS / 1e9)
-            self.look(self._clock.monotonic_ns())
+            for look in self._looks():
+                self._try(look, self._clock.monotonic_ns())
+                await asyncio.sleep(0)  # events that have come go first
 
     def look(self, at_ns: int) -> None:
-        """One look at all exchanges, at the memory that they take, and at the doors. Never raises."""
-        if self._looked_ns is not None and (late_ns := at_ns - self._looked_ns - TICK_NS) > TICK_NS:
-            self.late_ns += late_ns
-        self._looked_ns = at_ns
-        looks = (self._look_at_all, self._look_at_memory, self._look_at_doors, self._look_at_engine, self._tell_open)
-        for look in looks:
-            try:
-                look(at_ns)
-            except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
-                self.look_failure_count += 1
-                log.warning("look failed", extra={"error": type(error).__name__})
+        """One look at the exchanges, at the memory that they take, and at the doors. Never raises."""
+        for look in self._looks():
+            self._try(look, at_ns)
 
-    def _look_at_all(self, at_ns: int) -> None:
-        for live in tuple(self._running):
-            self._look(live, at_ns)
-            self._hold_to_limits(live, at_ns)
-            self._guard(live, at_ns)
-            self._tell_stall(live, at_ns)
+    def _looks(self) -> Iterator[Callable[[int], None]]:
+        """What one look is made of."""
+        yield self._look_at_time
+        for batch in self._rounds.turn(self._running):
+            yield partial(self._look_at_running, batch)
+        yield from (self._look_at_lingering, self._look_at_memory, self._look_at_doors, self._look_at_engine)
+        yield self._tell_open
+
+    def _try(self, look: Callable[[int], None], at_ns: int) -> None:
+        try:
+            look(at_ns)
+        except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
+            self.look_failure_count += 1
+            log.warning("look failed", extra={"error": type(error).__name__})
+
+    def _look_at_time(self, at_ns: int) -> None:
+        late_ns = 0 if self._looked_ns is None else at_ns - self._looked_ns - TICK_NS
+        self.late_ns, self._looked_ns = self.late_ns + (late_ns if late_ns > TICK_NS else 0), at_ns
+
+    def _look_at_running(self, batch: tuple[Live, ...], at_ns: int) -> None:
+        for live in batch:
+            if live in self._running:
+                self._look(live, at_ns)
+                self._hold_to_limits(live, at_ns)
+                self._guard(live, at_ns)
+                self._tell_stall(live, at_ns)
+
+    def _look_at_lingering(self, at_ns: int) -> None:
         for live in tuple(self._lingering):
             self._look(live, at_ns)
             if live.is_settled or (live.linger_until_ns is not None and at_ns >= live.linger_until_ns):
@@ -365,23 +382,12 @@ class Exchanges:
             self.dropped_sample_count += live.evidence.dropped_count
         if live.is_told and self._telling is not None:
             self._tell(self._telling.closed, live, at_ns, ending=live.recorder.end(at_ns).ending.value)
-        recorder, beside = live.recorder, self._beside(live, at_ns)
+        recorder, beside = live.recorder, live.beside(self._canary, at_ns)
         self._records.put(
             lambda: recorder.close(at_ns, beside),
             event_count=recorder.event_count,
             is_muted=recorder.is_muted,
             about=live.about(),
-        )
-
-    def _beside(self, live: Live, at_ns: int) -> Beside:
-        evidence, since_ns = live.evidence, live.anchor.monotonic_ns
-        return Beside(
-            lag=self._canary.overlapping(since_ns, at_ns),
-            samples=() if evidence is None else evidence.samples,
-            window_peak_bytes=None if evidence is None else evidence.window_peak_bytes,
-            round_trip_ns=None if evidence is None else evidence.round_trip_ns,
-            engine=None if live.silences is None else live.silences.longest(at_ns - since_ns),
-            is_thinned=self._canary.has_forgotten(since_ns) or (evidence is not None and evidence.dropped_count > 0),
         )
 
 

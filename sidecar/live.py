@@ -12,6 +12,8 @@ from sidecar.bounds.deadlines import Stop, Waits
 from sidecar.engine.history import Silences
 from sidecar.guarding import Guarded
 from sidecar.kernel import Connection, Evidence
+from sidecar.lag import Canary
+from sidecar.recording.beside import Beside
 from sidecar.recording.recorder import Recorder
 from sidecar.recording.taking import Cause, Look, Taking
 
@@ -165,6 +167,18 @@ class Live:
             "error_text": None if failure is None else failure.error_text,
             "queued_ms": round(self.queued_ns / 1e6, 3),
         }
+
+    def beside(self, canary: Canary, at_ns: int) -> Beside:
+        """What was seen beside its course: lag of ours, and what the kernel and the engine said."""
+        evidence, since_ns = self.evidence, self.anchor.monotonic_ns
+        return Beside(
+            lag=canary.overlapping(since_ns, at_ns),
+            samples=() if evidence is None else evidence.samples,
+            window_peak_bytes=None if evidence is None else evidence.window_peak_bytes,
+            round_trip_ns=None if evidence is None else evidence.round_trip_ns,
+            engine=None if self.silences is None else self.silences.longest(at_ns - since_ns),
+            is_thinned=canary.has_forgotten(since_ns) or (evidence is not None and evidence.dropped_count > 0),
+        )
 
     def glance(self, now_ns: int) -> dict[str, object]:
         """What there is to say of it while it runs."""

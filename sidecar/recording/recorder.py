@@ -244,7 +244,11 @@ class Recorder:
     @property
     def fresh_count(self) -> int:
         """Events since the last segment; of what is muted there are none."""
-        return 0 if self.is_muted else self.event_count - sum(self._segment_from)
+        body = self._body
+        if self.is_muted or body is None:
+            return 0
+        sent_count = 0 if body.sent is None else body.sent.count
+        return body.stamper.count + sent_count - sum(self._segment_from)  # asked of each piece: no calls
 
     @property
     def is_watched(self) -> bool:
