@@ -227,9 +227,8 @@ class Answer:
     def arrived(self, data: bytes, at_ns: int, framed: bytes | None = None) -> None:
         """One receive brought this content. framed: the chunks in which it came, where these are whole."""
         self.arrived_bytes += len(data)
-        if self._sink is not None:
+        if self._sink is not None and self._waiter is not None and not self._waiter.done():  # nor cancelled
             if not self._sink(data, at_ns, framed):
-                self._sink = None
                 self._wake()
             return
         self._pieces.append(Piece(data, at_ns))
