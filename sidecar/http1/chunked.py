@@ -7,6 +7,7 @@ raises: at the first byte that breaks the rules `error` is set, and what was goo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -44,12 +45,33 @@ class _At(Enum):
     END = "nothing"
 
 
+def whole_chunks(data: bytes, at: int) -> tuple[bytes, int]:
+    """From a position at which a chunk begins: the content of the whole chunks there, and the position behind them.
+
+    Only of such as have nothing in them but a size, content and line ends; before anything else it stops.
+    """
+    pieces: list[bytes] = []
+    while size_line := _PLAIN_SIZE_LINE.match(data, at):
+        start = size_line.end()
+        stop = start + int(size_line[1], 16)
+        if stop == start or not data.startswith(b"\r\n", stop):
+            break
+        pieces.append(data[start:stop])
+        at = stop + 2
+    return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
+
+
+WholeChunks = Callable[[bytes, int], tuple[bytes, int]]
+"""What `whole_chunks` does."""
+
+
 class ChunkedReader:
     """One chunked body. error: the rule it broke. rest: what came with its last bytes, and is none of it."""
 
-    __slots__ = ("_at", "_begun", "_left_bytes", "_section", "error", "rest")
+    __slots__ = ("_at", "_begun", "_left_bytes", "_section", "_whole_chunks", "error", "rest")
 
-    def __init__(self) -> None:
+    def __init__(self, whole_chunks: WholeChunks = whole_chunks) -> None:
+        self._whole_chunks = whole_chunks
         self.error: str | None = None
         self.rest = b""
         self._at = _At.SIZE
@@ -72,7 +94,7 @@ class ChunkedReader:
         they are. None of any others, and then nothing was taken."""
         if self._at is not _At.SIZE or self._begun:
             return None
-        content, at = whole_chunks(data, 0)
+        content, at = self._whole_chunks(data, 0)
         return content if content and at == len(data) else None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -151,22 +173,6 @@ class ChunkedReader:
         self.error = rule
         self._begun = b""
         self._at = _At.END
-
-
-def whole_chunks(data: bytes, at: int) -> tuple[bytes, int]:
-    """From a position at which a chunk begins: the content of the whole chunks there, and the position behind them.
-
-    Only of such as have nothing in them but a size, content and line ends; before anything else it stops.
-    """
-    pieces: list[bytes] = []
-    while size_line := _PLAIN_SIZE_LINE.match(data, at):
-        start = size_line.end()
-        stop = start + int(size_line[1], 16)
-        if stop == start or not data.startswith(b"\r\n", stop):
-            break
-        pieces.append(data[start:stop])
-        at = stop + 2
-    return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
 
 
 def encode_chunk(data: bytes) -> bytes:

@@ -9,8 +9,6 @@ event bears out is not believed for long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from otel.hop import OUTPUT, EventClass
@@ -19,8 +17,11 @@ from sidecar.inspection.coding import CodingError, Decoder, decoder_for
 from sidecar.inspection.dialects import OPAQUE, PLAIN, Dialect, Ends, dialect_for, recognise
 from sidecar.inspection.error_body import error_body_for
 from sidecar.inspection.events import Event, Reading, Unit
+from sidecar.inspection.lane import Lane
 from sidecar.inspection.seen import FINISHES, Seen, merged
+from sidecar.inspection.shape import Learner
 from sidecar.inspection.splitter import LIMIT_BYTES, Splitter, framing_of, splitter_for
+from sidecar.native import TWINS, Parts
 
 UNPACKED_LINES: Final = 20_000
 """Most lines that one encoded read may unpack to: packed, 20 KB can hold half a million events, seconds of the loop.
@@ -42,11 +43,16 @@ class Body(Seen):
         "_candidate_seq",
         "_decoder",
         "_error_body",
+        "_event_limit_bytes",
         "_is_encoded",
+        "_is_lane_open",
         "_is_odd",
+        "_lane",
+        "_learner",
         "_learnt",
         "_looks",
         "_method",
+        "_parts",
         "_path_dialect",
         "_read_event",
         "_splitter",
@@ -62,10 +68,12 @@ class Body(Seen):
         method: str = "POST",
         status: int | None = None,
         event_limit_bytes: int = LIMIT_BYTES,
+        parts: Parts = TWINS,
     ) -> None:
         framing = framing_of(content_type, may_be_array=dialect_for(path, "json_array") is not PLAIN)
         dialect = dialect_for(path, framing)
-        super().__init__(framing=framing, dialect=dialect, is_stream=framing in STREAMS)
+        super().__init__(framing=framing, dialect=dialect, is_stream=framing in STREAMS, stamper=parts.stamper())
+        self._parts = parts
         self._path_dialect = dialect
         self._method = method
         self._looks = LOOKS if self.is_stream else 0
@@ -77,6 +85,11 @@ class Body(Seen):
         self._splitter: Splitter = splitter_for(framing, limit_bytes=event_limit_bytes)
         self._error_body = error_body_for(status, content_type, content_encoding)
         self._is_encoded = is_packed(content_encoding)
+        self._event_limit_bytes = event_limit_bytes
+        has_lane = parts.lane is not None and framing == "sse" and self._error_body is None
+        self._learner = Learner() if has_lane and not self._is_encoded else None
+        self._lane: Lane | None = None  # once the usual event is known
+        self._is_lane_open = False  # what comes next may be usual events
         self._decoder: Decoder | None = decoder_for(content_encoding if self.is_stream else None)
         if self._decoder is None:
             self._see_arrivals_only()
@@ -100,18 +113,50 @@ class Body(Seen):
         if self.is_blind:
             return
         try:
-            if self._error_body is not None:
-                self._error_body.feed(data)
-            decoded = self._decoded(data)  # first: it may put another splitter in its place
-            units = self._splitter.feed(decoded)
-            if units:
-                self.has_id = units[-1].id != b""
-            self._take(units, at_ns, is_wasted=is_wasted)
-            if self._is_odd:
-                self._watch(units)
+            at = self._usual_came(data, 0, at_ns) if self._is_lane_open and not is_wasted else 0
+            if at < len(data):
+                self._came(data, at, at_ns, is_wasted=is_wasted)
         except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the stream goes on
             self.is_blind = True
             self.failure_count += 1
+
+    def _usual_came(self, data: bytes, at: int, at_ns: int) -> int:
+        """Usual events, as many as stand here; returns where something else begins."""
+        assert self._lane is not None
+        stop = self._lane.take(data, at, at_ns)
+        if stop > at:
+            self.progress_ns = at_ns
+        return stop
+
+    def _came(self, data: bytes, at: int, at_ns: int, *, is_wasted: bool) -> None:
+        """Anything. Where the usual event is known, one block by itself: what follows may be usual again."""
+        if self._lane is not None and not is_wasted:
+            stop = data.find(b"\n\n", at) + 2
+            if 1 < stop < len(data):
+                self._look_into(data[at:stop], at_ns, later_bytes=len(data) - stop, is_wasted=is_wasted)
+                at = self._usual_came(data, stop, at_ns) if self._is_lane_open else stop
+        if at < len(data):
+            self._look_into(data[at:], at_ns, later_bytes=0, is_wasted=is_wasted)
+
+    def _look_into(self, data: bytes, at_ns: int, *, later_bytes: int, is_wasted: bool) -> None:
+        """Bytes of a read, behind which there are so many more."""
+        if self._error_body is not None:
+            self._error_body.feed(data)
+        decoded = self._decoded(data)  # first: it may put another splitter in its place
+        units = self._splitter.feed(decoded)
+        if units:
+            self.has_id = units[-1].id != b""
+        self._take(units, at_ns, later_bytes=later_bytes, is_wasted=is_wasted)
+        if self._is_odd:
+            self._watch(units)
+        self._is_lane_open = self._lane is not None and self._is_clear()
+
+    def _is_clear(self) -> bool:
+        """Nothing that came before has to do with what comes next."""
+        splitter = self._splitter
+        return splitter.is_at_boundary and not (
+            splitter.pending_bytes or self.has_id or self._candidate_seq is not None
+        )
 
     def ended(self, *, is_clean: bool = True) -> None:
         """No more will come. What is left inside an event dispatches nothing, but it may be the end mark.
@@ -124,7 +169,7 @@ class Body(Seen):
         for unit in self._splitter.finish():
             self.has_tail = True
             if not unit.is_cut:  # half an event says nothing, though its name may be whole
-                self._learn(self._read(replace(unit, name=b"")), max(0, self.stamper.count - 1))
+                self._learn(self._read(unit._replace(name=b"")), max(0, self.stamper.count - 1))
         if is_clean and self.terminal_seq is None:
             self.terminal_seq = self._candidate_seq
         if self.terminal_seq is None and self._unread_seq == self.stamper.count - 1:  # it may have been the mark
@@ -134,7 +179,8 @@ class Body(Seen):
         super().mute()
         self._splitter = splitter_for("opaque")  # the one before may hold the beginning of an event
         self._decoder = None
-        self._error_body = None
+        self._error_body = self._learner = self._lane = None
+        self._is_lane_open = False
 
     def _refused(self) -> None:
         if self._error_body is None:
@@ -177,33 +223,26 @@ class Body(Seen):
         elif self.dialect.is_resumable and any(unit.id for unit in units):
             self.is_mark_unsure = True
 
-    def _take(self, units: list[Event], at_ns: int, *, is_wasted: bool) -> None:
-        readings: list[tuple[Event, Reading]] = []
+    def _take(self, units: list[Event], at_ns: int, *, later_bytes: int, is_wasted: bool) -> None:
+        stamper, behind_bytes = self.stamper, later_bytes + self._splitter.pending_bytes
+        behind_bytes += (
+            sum(unit.size_bytes for unit in units) if len(units) > 1 else units[0].size_bytes if units else 0
+        )
         for unit in units:
+            behind_bytes -= unit.size_bytes
             match unit.unit:
                 case Unit.EVENT:
-                    readings.append((unit, self._read(unit)))
+                    reading = self._read(unit)
+                    if is_wasted:
+                        self.wasted_count += 1
+                    elif reading.event_class is not EventClass.KEEPALIVE:
+                        self._note(unit, reading, at_ns)
+                    of_coded = self._is_encoded
+                    stamper.event(reading.event_class, reading.visible_chars, at_ns, 0 if of_coded else behind_bytes)
                 case Unit.COMMENT:
                     self.comment_count += 1
                 case Unit.DATALESS:
                     self.dataless_count += 1
-        if is_wasted:
-            self.wasted_count += len(readings)
-        else:
-            self._note(readings, at_ns)
-        self.stamper.events(readings, at_ns, behind_bytes=self._behind(units))
-
-    def _behind(self, units: list[Event]) -> Sequence[int]:
-        """For each event, the bytes of this read that lie behind it; () where they are few or not known: of a coded
-        body nobody can say."""
-        if len(units) < 2 or self._is_encoded:
-            return ()
-        behind, bytes_behind = [], self._splitter.pending_bytes
-        for unit in reversed(units):
-            if unit.unit is Unit.EVENT:
-                behind.append(bytes_behind)
-            bytes_behind += unit.size_bytes
-        return behind[::-1]
 
     def _read(self, event: Event) -> Reading:
         """What the dialect makes of an event; one that it chokes on is opaque, and the next one is read again."""
@@ -230,15 +269,19 @@ class Body(Seen):
                 self._speak(PLAIN)
         return reading
 
-    def _note(self, readings: list[tuple[Event, Reading]], at_ns: int) -> None:
-        for seq, (event, reading) in enumerate(readings, start=self.stamper.count):
-            if reading.event_class is EventClass.KEEPALIVE:
-                continue
-            self.progress_ns = at_ns
-            if reading is not self._learnt:  # most events say what the one before them said
-                self._learn(reading, seq)
-            if event.is_cut:
-                self._unread_seq = seq
+    def _note(self, event: Event, reading: Reading, at_ns: int) -> None:
+        """An event that is more than a sign of life, and gets the next number."""
+        self.progress_ns = at_ns
+        seq = self.stamper.count
+        if reading is not self._learnt:  # most events say what the one before them said
+            self._learn(reading, seq)
+        if event.is_cut:
+            self._unread_seq = seq
+        if self._learner is not None and not self._looks and self.dialect.reader is None:
+            shape = self._learner.shape(event, reading, self._read_event, count=seq)
+            if shape is not None and self._parts.lane is not None:
+                self._lane = self._lane or self._parts.lane(self.stamper, limit_bytes=self._event_limit_bytes)
+                self._lane.learn(shape)
 
     def _learn(self, reading: Reading, seq: int) -> None:
         """What an event says of the answer, the last one that counts being that of this number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from otel.hop import EventClass, Usage
 
@@ -21,9 +22,8 @@ class Unit(Enum):
     """What was left when the body ended inside a unit: dispatches nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One framed unit of the stream, seen by the splitter.
+class Event(NamedTuple):
+    """One framed unit of the stream, seen by the splitter. A tuple, since a frozen dataclass takes three times as long.
 
     data: the event's data (SSE: data lines joined by LF, without the last; NDJSON: the line; JSON array: the element;
     event stream: the payload of the frame; opaque: empty).

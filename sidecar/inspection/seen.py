@@ -56,13 +56,21 @@ class Seen:
         "wasted_count",
     )
 
-    def __init__(self, *, framing: str, dialect: Dialect, is_stream: bool, sent: Stamper | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        framing: str,
+        dialect: Dialect,
+        is_stream: bool,
+        stamper: Stamper | None = None,
+        sent: Stamper | None = None,
+    ) -> None:
         self.framing = framing
         self.dialect = dialect
         self.is_stream = is_stream
         self.is_blind = False
         self.is_mark_unsure = False
-        self.stamper = Stamper()
+        self.stamper = Stamper() if stamper is None else stamper
         self.sent = sent
         self.size_bytes = 0
         self.comment_count = 0

@@ -130,6 +130,10 @@ class SseSplitter:
         self._has_data = self._has_field = self._has_comment = self._is_cut = False
 
     def feed(self, data: bytes) -> list[Event]:
+        if data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and self._is_one_block(data):
+            size_bytes = self.pending_bytes + len(data)
+            self.pending_bytes = 0
+            return [Event(Unit.EVENT, data[6:-2], b"", self._last_id, size_bytes)]
         out: list[Event] = []
         if len(data) > self._limit_bytes:  # the limit is watched line by line only
             self._read_lines(data, out)
@@ -159,6 +163,11 @@ class SseSplitter:
         if rest:
             self._read_lines(rest, out)
         return out
+
+    def _is_one_block(self, data: bytes) -> bool:
+        """Of a line that begins with its data: it is a block by itself, and nothing else came."""
+        is_fresh = self.is_at_boundary and not self._is_first_line
+        return is_fresh and data.endswith(b"\n") and b"\r" not in data and len(data) <= self._limit_bytes
 
     def finish(self) -> list[Event]:
         last_id = self._last_id  # the id of a block that never ended does not count

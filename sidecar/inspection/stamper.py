@@ -67,31 +67,36 @@ class Stamper:
 
         behind_bytes: for each of them, how many bytes of the same read lie behind it, 0 where that is not known.
         """
-        arrived, behind = self._arrived_ns, iter(behind_bytes)
-        latest_ns = self._last.arrived_ns if self._last else arrived[-1] if arrived else 0
-        at_ns = max(at_ns, latest_ns)
+        behind = iter(behind_bytes)
         for event, reading in readings:
-            if event.unit is not Unit.EVENT:
-                continue
-            self.count += 1
-            self.position += reading.visible_chars
-            if len(arrived) < self._limit_count:
-                arrived.append(at_ns)
-                self._classes.append(reading.event_class)
-                self._positions.append(self.position)
-                self._wire_bytes.append(next(behind, 0))
-            else:
-                self._last = Stamp(self.count - 1, at_ns, None, reading.event_class, self.position, is_exact=True)
+            if event.unit is Unit.EVENT:
+                self.event(reading.event_class, reading.visible_chars, at_ns, next(behind, 0))
+
+    def event(self, event_class: int, visible_chars: int, at_ns: int, behind_bytes: int) -> None:
+        """One event of a read; so many bytes of the same read lie behind it, 0 where that is not known."""
+        arrived = self._arrived_ns
+        last = self._last
+        latest_ns = last.arrived_ns if last else arrived[-1] if arrived else 0
+        at_ns = max(at_ns, latest_ns)
+        self.count += 1
+        self.position = position = self.position + visible_chars
+        if len(arrived) < self._limit_count:
+            arrived.append(at_ns)
+            self._classes.append(event_class)
+            self._positions.append(position)
+            self._wire_bytes.append(behind_bytes)
+        else:
+            self._last = Stamp(self.count - 1, at_ns, None, _CLASSES[event_class], position, is_exact=True)
 
     def taken(self, at_ns: int, wire_offset_bytes: int) -> None:
         """Our kernel has every event handed over so far, and the last read ends at or before that byte of the body
         as it is on the wire downstream. No event ends later than what lay behind it in its read allows."""
-        taken, wire = self._taken_ns, self._wire_bytes
+        taken, wire, arrived = self._taken_ns, self._wire_bytes, self._arrived_ns
         first = len(taken)
-        if first < len(self._arrived_ns):
-            at_ns = max(at_ns, self._arrived_ns[-1], *taken[-1:])
+        if first < len(arrived):
+            at_ns = max(at_ns, arrived[-1], taken[-1] if first else 0)
             end = wire[first - 1] if first else 0
-            for seq in range(first, len(self._arrived_ns)):
+            for seq in range(first, len(arrived)):
                 end = wire[seq] = max(end, wire_offset_bytes - wire[seq])
                 taken.append(at_ns)
         if self._last is not None and self._last.taken_ns is None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from otel.hop import EventClass, Stamp
 from sidecar.inspection.events import Event, Reading, Unit
-from sidecar.inspection.stamper import Stamper
+from tests.support.parts import each_kind
 
 
 def unit(kind=Unit.EVENT):
@@ -17,8 +17,9 @@ def content(chars):
     return unit(), Reading(EventClass.CONTENT, visible_chars=chars)
 
 
-def test_an_event_gets_its_times_its_class_and_its_position():
-    stamper = Stamper()
+@each_kind()
+def test_an_event_gets_its_times_its_class_and_its_position(parts):
+    stamper = parts.stamper()
 
     stamper.events([(unit(), Reading(EventClass.CONTROL))], 5)
     stamper.taken(6, 100)
@@ -31,17 +32,19 @@ def test_an_event_gets_its_times_its_class_and_its_position():
     assert (stamper.count, stamper.position, stamper.is_cut_short) == (2, 3, False)
 
 
-def test_events_of_one_read_share_their_time_and_keep_their_places():
-    stamper = Stamper()
+@each_kind()
+def test_events_of_one_read_share_their_time_and_keep_their_places(parts):
+    stamper = parts.stamper()
 
     stamper.events([content(1), content(2), content(0)], 7)
 
     assert [(stamp.arrived_ns, stamp.position) for stamp in stamper.stamps()] == [(7, 1), (7, 3), (7, 3)]
 
 
+@each_kind()
 @pytest.mark.parametrize("kind", [Unit.COMMENT, Unit.DATALESS, Unit.TAIL])
-def test_what_dispatches_no_event_gets_no_number(kind):
-    stamper = Stamper()
+def test_what_dispatches_no_event_gets_no_number(parts, kind):
+    stamper = parts.stamper()
 
     stamper.events([(unit(kind), Reading(EventClass.CONTENT, visible_chars=9)), content(1)], 1)
 
@@ -49,8 +52,9 @@ def test_what_dispatches_no_event_gets_no_number(kind):
     assert stamper.count == 1
 
 
-def test_what_is_taken_is_everything_handed_over_so_far():
-    stamper = Stamper()
+@each_kind()
+def test_what_is_taken_is_everything_handed_over_so_far(parts):
+    stamper = parts.stamper()
 
     stamper.events([content(1)], 1)
     stamper.events([content(1), content(1)], 2)
@@ -60,8 +64,9 @@ def test_what_is_taken_is_everything_handed_over_so_far():
     assert [stamp.taken_ns for stamp in stamper.stamps()] == [9, 9, 9, None]
 
 
-def test_taking_nothing_new_changes_nothing():
-    stamper = Stamper()
+@each_kind()
+def test_taking_nothing_new_changes_nothing(parts):
+    stamper = parts.stamper()
     stamper.taken(1, 10)
     stamper.events([content(1)], 2)
     stamper.taken(3, 20)
@@ -73,8 +78,9 @@ def test_taking_nothing_new_changes_nothing():
     assert stamper.acked_count(25) == 1
 
 
-def test_an_event_is_acknowledged_when_the_last_byte_that_may_be_its_own_is():
-    stamper = Stamper()
+@each_kind()
+def test_an_event_is_acknowledged_when_the_last_byte_that_may_be_its_own_is(parts):
+    stamper = parts.stamper()
     stamper.events([content(1)], 1)
     stamper.taken(1, 100)
     stamper.events([content(1), content(1)], 2)
@@ -84,8 +90,9 @@ def test_an_event_is_acknowledged_when_the_last_byte_that_may_be_its_own_is():
     assert [stamper.acked_count(acked) for acked in (0, 99, 100, 249, 250, 10_000)] == [0, 0, 1, 1, 3, 3]
 
 
-def test_events_of_one_read_end_one_behind_the_other():
-    stamper = Stamper()
+@each_kind()
+def test_events_of_one_read_end_one_behind_the_other(parts):
+    stamper = parts.stamper()
     stamper.events([content(1), content(1), content(1)], 1, behind_bytes=(60, 20, 0))
     assert stamper.acked_count(1_000) == 0  # none has been handed over yet
     stamper.taken(1, 100)
@@ -95,8 +102,9 @@ def test_events_of_one_read_end_one_behind_the_other():
     assert [stamper.acked_count(acked) for acked in (39, 40, 79, 80, 99, 100, 194, 195)] == [0, 1, 1, 2, 2, 4, 4, 5]
 
 
-def test_a_clock_that_goes_back_stands_still_instead():
-    stamper = Stamper()
+@each_kind()
+def test_a_clock_that_goes_back_stands_still_instead(parts):
+    stamper = parts.stamper()
     stamper.events([content(1)], 10)
     stamper.taken(9, 100)
     stamper.events([content(1)], 8)
@@ -106,8 +114,9 @@ def test_a_clock_that_goes_back_stands_still_instead():
     assert [stamper.acked_count(acked) for acked in (95, 100)] == [0, 2]
 
 
-def test_the_times_of_taking_do_not_decrease_either():
-    stamper = Stamper()
+@each_kind()
+def test_the_times_of_taking_do_not_decrease_either(parts):
+    stamper = parts.stamper()
     stamper.events([content(1)], 1)
     stamper.taken(20, 100)
     stamper.events([content(1)], 2)
@@ -116,8 +125,9 @@ def test_the_times_of_taking_do_not_decrease_either():
     assert [(stamp.arrived_ns, stamp.taken_ns) for stamp in stamper.stamps()] == [(1, 20), (2, 20)]
 
 
-def test_past_the_limit_events_are_counted_and_no_longer_stamped():
-    stamper = Stamper(limit_count=2)
+@each_kind()
+def test_past_the_limit_events_are_counted_and_no_longer_stamped(parts):
+    stamper = parts.stamper(limit_count=2)
 
     for at_ns in range(5):
         stamper.events([content(1)], at_ns)
@@ -132,8 +142,9 @@ def test_past_the_limit_events_are_counted_and_no_longer_stamped():
     assert [stamper.stamps(since=since) for since in (1, 3, 5)] == [stamper.stamps()[1:], stamper.stamps()[2:], ()]
 
 
-def test_past_the_limit_the_last_event_too_is_taken_when_it_is():
-    stamper = Stamper(limit_count=1)
+@each_kind()
+def test_past_the_limit_the_last_event_too_is_taken_when_it_is(parts):
+    stamper = parts.stamper(limit_count=1)
     stamper.events([content(1), content(1), content(1)], 5)
     assert [stamp.taken_ns for stamp in stamper.stamps()] == [None, None]
     stamper.taken(7, 100)
@@ -143,8 +154,9 @@ def test_past_the_limit_the_last_event_too_is_taken_when_it_is():
     assert [(stamp.arrived_ns, stamp.taken_ns) for stamp in stamper.stamps()] == [(5, 7), (5, None)]
 
 
-def test_past_the_limit_what_is_acknowledged_is_told_with_the_last_event_and_never_taken_back():
-    stamper = Stamper(limit_count=2)
+@each_kind()
+def test_past_the_limit_what_is_acknowledged_is_told_with_the_last_event_and_never_taken_back(parts):
+    stamper = parts.stamper(limit_count=2)
     for number in range(5):
         stamper.events([content(1)], number)
         stamper.taken(number, 100 * (number + 1))
@@ -156,16 +168,18 @@ def test_past_the_limit_what_is_acknowledged_is_told_with_the_last_event_and_nev
     assert [stamper.acked_count(acked) for acked in (599, 600)] == [5, 6]
 
 
-def test_exactly_the_limit_is_not_past_it():
-    stamper = Stamper(limit_count=2)
+@each_kind()
+def test_exactly_the_limit_is_not_past_it(parts):
+    stamper = parts.stamper(limit_count=2)
 
     stamper.events([content(1), content(1)], 1)
 
     assert not stamper.is_cut_short
 
 
-def test_stamps_can_be_asked_from_a_number_on():
-    stamper = Stamper()
+@each_kind()
+def test_stamps_can_be_asked_from_a_number_on(parts):
+    stamper = parts.stamper()
     stamper.events([content(1), content(1), content(1)], 1)
 
     assert stamper.stamps(since=2) == stamper.stamps()[2:]
@@ -182,9 +196,10 @@ _READS = st.lists(
 )
 
 
+@each_kind()
 @given(_READS)
-def test_there_are_as_many_stamps_as_events_and_nothing_decreases(reads):
-    stamper = Stamper()
+def test_there_are_as_many_stamps_as_events_and_nothing_decreases(parts, reads):
+    stamper = parts.stamper()
     classes = []
     for number, (units, at_ns, is_taken) in enumerate(reads):
         stamper.events([(unit(kind), Reading(event_class, chars)) for kind, event_class, chars in units], at_ns)
