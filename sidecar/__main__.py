@@ -24,6 +24,7 @@ from sidecar.config import FILE_VARIABLE, WORKER_VARIABLE, Config, config_of, pa
 from sidecar.downstream.bind import Sockets, listeners_of, open_for, tell_listening
 from sidecar.downstream.sockets import inherited
 from sidecar.export.exporter import Exporter
+from sidecar.native import parts_for
 from sidecar.operation.channel import Birth, ChannelError, answer, birth_from
 from sidecar.operation.cpus import usable_cpus
 from sidecar.operation.milestones import Drain, tell_ending_at_once, tell_ready
@@ -210,6 +211,10 @@ def _errors_outside(values: Mapping[str, object], *, is_check: bool) -> list[str
         loop_factory(str(values.get("loop", "auto")))
     except ConfigError as error:
         errors += error.errors
+    try:
+        parts_for(str(values.get("compiled", "auto")))
+    except ValueError as error:
+        errors.append(f"--compiled: 'on': {error}")
     return errors + (place_errors(values) if is_check else [])
 
 

@@ -9,6 +9,7 @@ import ssl
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 
 import aiohttp
@@ -38,7 +39,9 @@ from sidecar.guard.keepalive import Form, comment
 from sidecar.guard.limits import GuardLimits, Rules
 from sidecar.guard.policy import Keepalives, Mode, Policy
 from sidecar.guarding import Guard
+from sidecar.inspection.body import Body
 from sidecar.lag import Canary
+from sidecar.native import parts_for
 from sidecar.operation.account import OwnAccount
 from sidecar.operation.admin import AdminSite
 from sidecar.operation.metrics import Metrics, Side
@@ -158,6 +161,7 @@ def build(
     """
     instance = str(uuid.uuid4())
     resource = _resource(config.hop, instance)
+    parts = parts_for(config.compiled)
     canary = Canary(clock)
     observations = Observations(config.semconv)
     dimensions = Dimensions(config.dimensions, config.client_key)
@@ -199,6 +203,7 @@ def build(
             clock=clock.monotonic_ns,
             ssl=_context(config, origin, HTTP_1_1),
             connect_timeout_s=config.connect_timeout,
+            whole_chunks=parts.whole_chunks,
         )
         admission = Admission(
             clock, max_streams=config.max_streams, max_queue=config.max_queue, queue_timeout_s=config.queue_timeout
@@ -218,7 +223,13 @@ def build(
         )
         place = Place(config.hop, role, resource)
         listener = Listener(
-            Relay(route, place=place, instance=instance, callers=callers, event_limit_bytes=config.event_limit),
+            Relay(
+                route,
+                place=place,
+                instance=instance,
+                callers=callers,
+                look=partial(Body, event_limit_bytes=config.event_limit, parts=parts),
+            ),
             sockets=own,
             tls=None if is_inner else tls,
             exchanges=exchanges,
@@ -235,7 +246,7 @@ def build(
     for egress, own in zip(config.egress, sockets[1:], strict=True):
         sides.append(side(f"egress:{egress.name}", egress.url, TapRole.EGRESS, own=own, is_inner=True))
     metrics = Metrics(
-        build=_build(),
+        build=_build(is_compiled=parts.is_compiled),
         exchanges=exchanges,
         records=records,
         canary=canary,
@@ -334,10 +345,16 @@ def _resource(hop: str, instance: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(({"service.name": hop} | detected | {"service.instance.id": instance}).items()))
 
 
-def _build() -> dict[str, str]:
+def _build(*, is_compiled: bool) -> dict[str, str]:
     try:
         version = metadata.version("gapline")
     except metadata.PackageNotFoundError:  # run from a source tree
         version = "unknown"
     loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
-    return {"version": version, "python": platform.python_version(), "aiohttp": aiohttp.__version__, "loop": loop}
+    return {
+        "version": version,
+        "python": platform.python_version(),
+        "aiohttp": aiohttp.__version__,
+        "loop": loop,
+        "compiled": "yes" if is_compiled else "no",
+    }

@@ -109,6 +109,7 @@ class Config:
     clock_drift: float
     loop: str
     tier: str
+    compiled: str
     log_level: str
 
 

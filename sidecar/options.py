@@ -370,6 +370,7 @@ OPTIONS: Final = (
         "passing bodies on: chunks as they came; in the callback that received them; by a task of their own",
         "TIER",
     ),
+    Option("compiled", settings.choice("auto", "on", "off"), "auto", "compiled parts; auto: where they are", "WHETHER"),
     Option(
         "log_level", settings.choice("debug", "info", "warning", "error"), "info", "least level that is logged", "LEVEL"
     ),

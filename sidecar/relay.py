@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from itertools import count
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from sidecar import headers
 from sidecar.callers import Callers
 from sidecar.carriage import Carriage
 from sidecar.identity import id_field_of, identity_of
+from sidecar.inspection.body import Body
 from sidecar.kernel import Connection
 from sidecar.live import Live
 from sidecar.recording.asked import Asked
@@ -24,14 +26,14 @@ from sidecar.upstream import fields_of, origin_form
 class Relay:
     """One way from a listener to an upstream.
 
-    instance: of this process, so that no two records have one id. callers: who asks. is_draining: it takes nothing
-    new.
+    instance: of this process, so that no two records have one id. callers: who asks. look: what looks into answers.
+    is_draining: it takes nothing new.
     """
 
     __slots__ = (
         "_callers",
-        "_event_limit_bytes",
         "_instance",
+        "_look",
         "_numbers",
         "_place",
         "_upstream_address",
@@ -39,7 +41,15 @@ class Relay:
         "route",
     )
 
-    def __init__(self, route: Route, *, place: Place, instance: str, callers: Callers, event_limit_bytes: int) -> None:
+    def __init__(
+        self,
+        route: Route,
+        *,
+        place: Place,
+        instance: str,
+        callers: Callers,
+        look: Callable[..., Body] = Body,
+    ) -> None:
         self.route = route
         origin = route.upstream.origin
         self._upstream_address = str(
@@ -48,7 +58,7 @@ class Relay:
         self._place = place
         self._instance = instance
         self._callers = callers
-        self._event_limit_bytes = event_limit_bytes
+        self._look = look
         self._numbers = count()
         self.is_draining = False
 
@@ -90,7 +100,7 @@ class Relay:
             content_encoding=headers.value_of(fields, "content-encoding"),
             caller=self._callers.of(request.method, path, fields, _address_of(request)),
         )
-        return Recorder(asked, place=place, anchor=anchor, event_limit_bytes=self._event_limit_bytes)
+        return Recorder(asked, place=place, anchor=anchor, look=self._look)
 
 
 def _address_of(request: web.Request) -> str | None:

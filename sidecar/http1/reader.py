@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from sidecar.http1.chunked import ChunkedReader
+from sidecar.http1.chunked import ChunkedReader, WholeChunks, whole_chunks
 from sidecar.http1.framing import Framing, FramingKind, framing_of, is_reusable
 from sidecar.http1.head import HEAD_BYTES, Http1Error, ResponseHead, Section
 
@@ -96,7 +96,7 @@ class ResponseReader:
         "is_head_seen",
     )
 
-    def __init__(self, method: str, *, wants_upgrade: bool = False) -> None:
+    def __init__(self, method: str, *, wants_upgrade: bool = False, whole_chunks: WholeChunks = whole_chunks) -> None:
         self.is_head_seen = False  # the final one
         self._method = method
         self._wants_upgrade = wants_upgrade
@@ -104,7 +104,7 @@ class ResponseReader:
         self._section = Section(is_head=True)
         self._interim_count = 0
         self._interim_bytes = 0
-        self._chunks = ChunkedReader()
+        self._chunks = ChunkedReader(whole_chunks)
         self._left_bytes: int | None = None
         self._is_reusable = False
 

@@ -13,6 +13,7 @@ from sidecar.config import Config
 from sidecar.exchanges import Exchanges
 from sidecar.export.backlog import Counters
 from sidecar.live import Live
+from sidecar.native import parts_for
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ def tell_ready(config: Config, *, admin_port: int, workers: int | None = None) -
             "export": config.export or NOTHING,
             "spool": config.spool or NOTHING,
             "workers": workers,
+            "compiled": "yes" if parts_for(config.compiled).is_compiled else "no",
         },
     )
     if config.spool is not None and config.export is None:

@@ -6,7 +6,7 @@ monotonic clock and leave as offsets from the anchor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,6 @@ from sidecar.guard.watchdog import Progress
 from sidecar.inspection.body import Body
 from sidecar.inspection.messages import Messages
 from sidecar.inspection.seen import NO_USAGE, Seen
-from sidecar.inspection.splitter import LIMIT_BYTES
 from sidecar.recording.asked import Asked
 from sidecar.recording.beside import NOTHING, Beside, Blocks
 from sidecar.recording.course import Course
@@ -32,7 +31,7 @@ class Recorder:
 
     Its records have exact times; `records.kept` makes of them what may leave.
 
-    asked: the request. ours: what we did to the answer.
+    asked: the request. ours: what we did to the answer. look: what looks into its body.
     blocked_since_ns: since when the reader has taken nothing, while that lasts. is_muted: nothing more is looked at or
     stamped, and what there is leaves no span.
     """
@@ -45,9 +44,9 @@ class Recorder:
         "_course",
         "_end_offset_bytes",
         "_error_type",
-        "_event_limit_bytes",
         "_is_closed",
         "_limits",
+        "_look",
         "_place",
         "_segment_count",
         "_segment_from",
@@ -60,11 +59,11 @@ class Recorder:
         "ours",
     )
 
-    def __init__(self, asked: Asked, *, place: Place, anchor: Anchor, event_limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, asked: Asked, *, place: Place, anchor: Anchor, look: Callable[..., Body] = Body) -> None:
         self.asked = asked
         self._place = place
         self._anchor = anchor
-        self._event_limit_bytes = event_limit_bytes
+        self._look = look
         self._body: Seen | None = None
         self._status: int | None = None
         self._limits = RateLimits()
@@ -103,13 +102,12 @@ class Recorder:
         self._limits = limits or self._limits
         body = None
         if has_body:
-            body = Body(
+            body = self._look(
                 self.asked.path,
                 content_type=content_type,
                 content_encoding=content_encoding,
                 method=self.asked.method,
                 status=status,
-                event_limit_bytes=self._event_limit_bytes,
             )
         self._begin(body, at_ns, status=status, is_delimited=is_delimited)
 

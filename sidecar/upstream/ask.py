@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from sidecar.headers import Fields, value_of
+from sidecar.http1.chunked import WholeChunks, whole_chunks
 from sidecar.http1.head import Http1Error, ResponseHead, request_head
 from sidecar.upstream.answer import Answer
 from sidecar.upstream.connection import UpstreamConnection
@@ -39,6 +40,7 @@ class Upstream:
         clock: Callable[[], int],
         ssl: tls.SSLContext | None = None,
         connect_timeout_s: float,
+        whole_chunks: WholeChunks = whole_chunks,
     ) -> None:
         self.origin = origin
         self.opened_count = 0
@@ -47,6 +49,7 @@ class Upstream:
         self._clock = clock
         self._ssl = (ssl or tls.create_default_context()) if origin.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
+        self._whole_chunks = whole_chunks
         self._pool: Pool[UpstreamConnection] = Pool()
         self._open: set[UpstreamConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -157,7 +160,7 @@ class Upstream:
     async def _opened(self) -> UpstreamConnection:
         connection = await dial(
             self.origin,
-            lambda: UpstreamConnection(self, clock=self._clock),
+            lambda: UpstreamConnection(self, clock=self._clock, whole_chunks=self._whole_chunks),
             ssl=self._ssl,
             timeout_s=self._connect_timeout_s,
         )

@@ -15,6 +15,7 @@ import ssl as tls
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol, cast
 
+from sidecar.http1.chunked import WholeChunks, whole_chunks
 from sidecar.http1.framing import Framing, FramingKind, keep_alive_s
 from sidecar.http1.head import ResponseHead
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader
@@ -52,9 +53,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     has_received: a byte came since the last request. keep_alive_s: what the upstream said last. is_lost: it is closed.
     """
 
-    def __init__(self, keeper: Keeper, *, clock: Callable[[], int]) -> None:
+    def __init__(self, keeper: Keeper, *, clock: Callable[[], int], whole_chunks: WholeChunks = whole_chunks) -> None:
         self._keeper = keeper
         self._clock = clock
+        self._whole_chunks = whole_chunks
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._kernel: Connection
@@ -83,7 +85,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     ) -> Answer:
         """Send a request, and wait for the head of its answer. Raises UpstreamError, and what the body raises."""
         self.has_received = False
-        self._reader = ResponseReader(method, wants_upgrade=wants_upgrade)
+        self._reader = ResponseReader(method, wants_upgrade=wants_upgrade, whole_chunks=self._whole_chunks)
         self._on_interim = on_interim
         coming: asyncio.Future[Answer] = self._loop.create_future()
         self._head = coming

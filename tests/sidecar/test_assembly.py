@@ -10,6 +10,7 @@ from sidecar.clock import SystemClock
 from sidecar.config import config_of
 from tests.support.certificates import make_pair
 from tests.support.clock import FakeClock
+from tests.support.parts import each_kind
 from tests.support.script import ask, chunk, get, head, last_chunk, sidecar, upstream, wait, wait_for
 
 SSE = "text/event-stream"
@@ -115,6 +116,15 @@ async def test_where_no_limit_of_connections_is_set_it_is_what_fits():
         await parts.start()
         assert f"gapline_connections_limit {wanted}\n" in await parts.account.metrics()
         await parts.close()
+
+
+@each_kind()
+async def test_what_runs_says_whether_its_parts_are_compiled(parts):
+    choice = {"compiled": "on" if parts.is_compiled else "off", "admin": "off"}
+    built = build(configured(**choice), clock=SystemClock(), exporter=None)
+    await built.start()
+    assert f'compiled="{"yes" if parts.is_compiled else "no"}"' in await built.account.metrics()
+    await built.close()
 
 
 METRICS = b"""\

@@ -93,6 +93,7 @@ def test_every_option_can_come_from_a_flag_a_variable_and_a_file():
         "client_key": "a secret of some length",
         "semconv": "both",
         "tier": "push",
+        "compiled": "off",
         "export_logs": "off",
         "heartbeat": "1m",
     }

@@ -16,6 +16,7 @@ from otel.hop import Ending
 from otel.otlp import decode_request
 from otel.span import span_to_hop
 from sidecar import __main__ as module
+from sidecar import native
 from sidecar.__main__ import loop_factory, main
 from tests.support.script import ask, chunk, get, hang, head, last_chunk, parsed, upstream, wait_for
 
@@ -148,6 +149,16 @@ def test_the_loop_is_uvloop_where_there_is_one(is_there, monkeypatch, capsys):
     asked = ["--upstream", "http://u", "--hop", "h", "--loop", "uvloop", "--check-config"]  # beside all other errors
     assert main(asked) == (0 if is_there else 2)
     assert ("not installed" in capsys.readouterr().err) is not is_there
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_compiled_parts_that_must_be_there_are(is_there, monkeypatch, capsys):
+    monkeypatch.setattr(native, "COMPILED", native.TWINS if is_there else None)
+    asked = ["--upstream", "http://u", "--hop", "h", "--compiled"]
+
+    assert main([*asked, "on", "--check-config"]) == (0 if is_there else 2)
+    assert ("--compiled: 'on': is not built here" in capsys.readouterr().err) is not is_there
+    assert main([*asked, "off", "--check-config"]) == 0
 
 
 @pytest.mark.parametrize("value", ["x", "0", "99999"])
