@@ -30,6 +30,9 @@ from sidecar.inspection.splitter import EVENT_STREAM
 from sidecar.live import Live
 from sidecar.recording.beside import BLOCKED_NS
 
+Write = Callable[[bytes, bytes | None], bool]
+"""Hands a piece on: see `Delivery.writing`."""
+
 _OK: Final = 200
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
@@ -230,18 +233,22 @@ class Delivery:
             self._is_untold = False
             self._live.recorder.taken(self._now(), self.response.output_size)
 
-    def write(self, data: bytes, framed: bytes | None = None) -> bool:
-        """Hand on a piece of the upstream's body, and say whether our kernel has all of it by now. framed: the whole
-        chunks in which it came, which may go on as they are where nothing is looked at or put in. Raises
-        ConnectionResetError when the reader is gone."""
-        if self._is_plain:
-            return self.response.write(data, framed)
+    @property
+    def writing(self) -> Write:
+        """What hands a piece of the upstream's body on, from the head on. It gets the whole chunks in which the piece
+        came, if it did, which go on as they are where nothing is looked at or put in; it says whether our kernel has
+        all of it by now, and raises ConnectionResetError when the reader is gone."""
+        return self.response.write if self._is_plain else self._write
+
+    def _write(self, data: bytes, framed: bytes | None = None) -> bool:
+        del framed
         self._came(data)
         if self._shield is None or self._shield.is_done:
             return self._give(data)
+        is_taken = True
         for part, is_ours in self._shield.feed(data):
-            self._inject(part) if is_ours else self._give(part)
-        return self.response.is_taken()
+            is_taken = self._inject(part) if is_ours else self._give(part)
+        return is_taken and not self.has_untaken
 
     def cut(self, *, now: bool = False) -> None:
         """End the response so that nobody can take it for whole; unless it must be now, after what was written."""
@@ -366,13 +373,14 @@ class Delivery:
             self._live.connection.tune()
         self._live.begin_response(self.response)
 
-    def _inject(self, data: bytes, *, is_keepalive: bool = False) -> None:
+    def _inject(self, data: bytes, *, is_keepalive: bool = False) -> bool:
         ours = self._live.recorder.ours
-        self._give(data)
+        is_taken = self._give(data)
         if is_keepalive:
             ours.kept_alive(len(data))
         else:
             ours.injected(len(data))
+        return is_taken
 
     def _give(self, data: bytes) -> bool:
         is_taken = self.response.write(data)

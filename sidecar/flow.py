@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from sidecar.delivery import Delivery
+from sidecar.delivery import Delivery, Write
 from sidecar.exchanges import Exchanges
 from sidecar.failures import Failure, refused_early
 from sidecar.guard.holding import Decision, Verdict
@@ -51,8 +51,10 @@ class Flow:
         "_live",
         "_now",
         "_recorder",
+        "_response",
         "_tier",
         "_untaken_since_ns",
+        "_write",
     )
 
     def __init__(
@@ -69,11 +71,13 @@ class Flow:
         self._delivery = delivery
         self._live = live
         self._recorder = live.recorder
+        self._response = delivery.response
         self._exchanges = exchanges
         self._tier = tier
         self._now = now
         self._failure: Exception | None = None  # of the callback, raised where the task hears it
         self._untaken_since_ns: int | None = None
+        self._write: Write
 
     async def run(self) -> None:
         """Pass on all that comes, until it ends in order. Raises BrokenOff where it does not, ConnectionResetError
@@ -81,7 +85,8 @@ class Flow:
         answer = self._answer
         while True:
             if self._tier is not Tier.PULL and not self._delivery.is_holding:
-                await answer.pushed(self._push)
+                self._write = self._delivery.writing
+                await answer.pushed(self._pass)
                 await self._settle()
             piece = await answer.read()
             if piece is None:
@@ -96,17 +101,10 @@ class Flow:
         if decision.verdict is Verdict.RELEASE:
             self._delivery.release()
 
-    def _push(self, data: bytes, at_ns: int, framed: bytes | None) -> bool:
-        """Pass a piece on, and say whether the next one may be."""
-        try:
-            self._pass(data, at_ns, framed if self._tier is Tier.SPLICE else None)
-        except Exception as error:  # noqa: BLE001  # the connection that received it has no part in it
-            self._failure = error
-        return self._failure is None and self._untaken_since_ns is None
-
     async def _pull(self, piece: Piece) -> None:
         delivery = self._delivery
         if not delivery.is_holding:
+            self._write = delivery.writing
             self._pass(piece.data, piece.at_ns)
             return await self._settle()
         self._recorder.arrived(piece.data, piece.at_ns)
@@ -117,20 +115,24 @@ class Flow:
             delivery.tell_taken()
         return None
 
-    def _pass(self, data: bytes, at_ns: int, framed: bytes | None = None) -> None:
-        """Write a piece on, and record it."""
-        recorder, delivery = self._recorder, self._delivery
+    def _pass(self, data: bytes, at_ns: int, framed: bytes | None = None) -> bool:
+        """Write a piece on, record it, and say whether the next one may come so. Never raises: whoever received it has
+        no part in what goes wrong here."""
+        recorder = self._recorder
         try:
-            is_taken = delivery.write(data, framed)
+            is_taken = self._write(data, framed if self._tier is Tier.SPLICE else None)
             taken_ns = self._now()
-        finally:
+        except Exception as error:  # noqa: BLE001  # for the task, which may be in the middle of waiting
+            self._failure = error
             recorder.arrived(data, at_ns)
-        if is_taken:
-            recorder.taken(taken_ns, delivery.response.output_size)
-        else:
+            return False
+        if not is_taken:
             self._untaken_since_ns = taken_ns
-        if recorder.fresh_count >= SEGMENT_EVENTS:
+            recorder.arrived(data, at_ns)
+            return False
+        if recorder.passed(data, at_ns, taken_ns, self._response.output_size) >= SEGMENT_EVENTS:
             self._exchanges.cut_long(self._live, at_ns)
+        return True
 
     async def _settle(self) -> None:
         """Wait until our kernel has what was passed on; raise what the callback met."""
@@ -142,4 +144,6 @@ class Flow:
         self._untaken_since_ns = None
         await delivery.until_taken(self._answer.unread_bytes, since_ns=since_ns)
         delivery.check_open()
-        self._recorder.taken(self._now(), delivery.response.output_size)
+        self._recorder.taken(self._now(), self._response.output_size)
+        if self._recorder.fresh_count >= SEGMENT_EVENTS:
+            self._exchanges.cut_long(self._live, self._now())

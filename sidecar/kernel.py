@@ -17,8 +17,7 @@ import struct
 import sys
 import termios
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from otel.hop import KernelSample
 
@@ -48,9 +47,10 @@ _INT: Final = struct.Struct("=i")
 _PEER_ENDED: Final = getattr(select, "POLLRDHUP", 0)  # only Linux has it
 
 
-@dataclass(frozen=True, slots=True)
-class TcpInfo:
-    """The fields of `struct tcp_info` that a verdict uses. round_trip_us: the shortest of late; None when unknown."""
+class TcpInfo(NamedTuple):
+    """The fields of `struct tcp_info` that a verdict uses. round_trip_us: the shortest of late; None when unknown.
+
+    A tuple, for one is made of each stream ten times a second."""
 
     state: int
     congestion_state: int
@@ -67,8 +67,8 @@ def parse_tcp_info(data: bytes) -> TcpInfo | None:
     """The fields of a `struct tcp_info`, None when the kernel's is too old to have them all."""
     if len(data) < _LAYOUT.size:
         return None
-    info = TcpInfo(*_LAYOUT.unpack_from(data))
-    return replace(info, round_trip_us=None) if info.round_trip_us == _UNKNOWN_US else info
+    info = TcpInfo._make(_LAYOUT.unpack_from(data))
+    return info._replace(round_trip_us=None) if info.round_trip_us == _UNKNOWN_US else info
 
 
 def keep_alive(sock: socket.socket) -> None:
@@ -220,6 +220,12 @@ class Evidence:
         acked_bytes = self.acked_bytes(info)
         held_bytes = self._written_before(offset_ns - HELD_NS - self._shortest_ns(info))
         self._marks.append((offset_ns, written_bytes))
+        is_peak = self.window_peak_bytes is None or info.window_bytes > self.window_peak_bytes
+        if is_peak:
+            self.window_peak_bytes = info.window_bytes
+        is_telling = acked_bytes < held_bytes or info.window_bytes * 2 <= (self.window_peak_bytes or 0)
+        if not (is_peak or is_telling or self._owed_bytes is not None):
+            return  # as nearly every look at a reader that keeps up
         sample = KernelSample(
             offset_ns=offset_ns,
             acked_count=acked_count,
@@ -230,9 +236,8 @@ class Evidence:
             congestion_state=info.congestion_state,
             backoff=info.backoff,
         )
-        if self.window_peak_bytes is None or info.window_bytes > self.window_peak_bytes:
-            self.window_peak_bytes, self._peak = info.window_bytes, sample
-        is_telling = acked_bytes < held_bytes or info.window_bytes * 2 <= self.window_peak_bytes
+        if is_peak:
+            self._peak = sample
         if not is_telling and self._owed_bytes is None:
             return
         if is_telling:

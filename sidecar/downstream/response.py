@@ -107,15 +107,14 @@ class Response:
     def write(self, data: bytes, framed: bytes | None = None) -> bool:
         """Hand on a piece of the body, which is not empty; whether our kernel has all of the answer by now. framed: the
         piece in whole chunks, which pass as they are where the reader gets chunks."""
-        if self.is_chunked:
-            data = encode_chunk(data) if framed is None else framed
-        self._count(data)
-        return self.is_taken()
-
-    def is_taken(self) -> bool:
-        """Our kernel has all that was written. A lost connection keeps nothing either: raises ConnectionResetError."""
         transport = self._transport
         if transport is None or transport.is_closing():
+            raise ConnectionResetError("the reader left")
+        if self.is_chunked:
+            data = encode_chunk(data) if framed is None else framed
+        transport.write(data)
+        self.output_size += len(data)
+        if transport.is_closing():  # lost, it keeps nothing either
             raise ConnectionResetError("the reader left before it had everything")
         return not transport.get_write_buffer_size()
 

@@ -6,6 +6,7 @@ what came in the same read. Nothing raises. Content that arrived before a fault 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
@@ -81,7 +82,11 @@ class _At(Enum):
 
 
 class ResponseReader:
-    """The answer to one request. Finished, Upgraded or Broken is the last output; after it there are none."""
+    """The answer to one request. Finished, Upgraded or Broken is the last output; after it there are none.
+
+    content: what these bytes bring, if that is content and nothing else, by far the usual case. None where there may be
+    more to it: nothing was taken then, and they are to be fed. is_chunked: the body comes in chunks.
+    """
 
     __slots__ = (
         "_at",
@@ -93,6 +98,8 @@ class ResponseReader:
         "_method",
         "_section",
         "_wants_upgrade",
+        "content",
+        "is_chunked",
         "is_head_seen",
     )
 
@@ -107,6 +114,8 @@ class ResponseReader:
         self._chunks = ChunkedReader(whole_chunks)
         self._left_bytes: int | None = None
         self._is_reusable = False
+        self.content: Callable[[bytes], bytes | None] = _nothing  # asked of every read: the one that fits, and no more
+        self.is_chunked = False
 
     @property
     def missing_bytes(self) -> int | None:
@@ -117,21 +126,6 @@ class ResponseReader:
     def is_over(self) -> bool:
         """The last output has been given out."""
         return self._at is _At.END
-
-    @property
-    def is_chunked(self) -> bool:
-        """The body comes in chunks."""
-        return self._at is _At.CHUNKS
-
-    def content(self, data: bytes) -> bytes | None:
-        """What these bytes bring, if that is content and nothing else, by far the usual case. None where there may be
-        more to it: nothing was taken then, and they are to be fed."""
-        if self._at is _At.CHUNKS:
-            return self._chunks.whole(data)
-        if self._at is _At.LENGTH and self._left_bytes is not None and 0 < len(data) < self._left_bytes:
-            self._left_bytes -= len(data)
-            return data
-        return data if self._at is _At.CLOSE and data else None
 
     def feed(self, data: bytes) -> list[Output]:
         """What these bytes bring."""
@@ -184,11 +178,11 @@ class ResponseReader:
         self._is_reusable = is_reusable(head, framing)
         self._left_bytes = framing.length_bytes
         if framing.kind is FramingKind.CHUNKED:
-            self._at = _At.CHUNKS
+            self._at, self.content, self.is_chunked = _At.CHUNKS, self._chunks.whole, True
         elif framing.kind is FramingKind.CLOSE:
-            self._at = _At.CLOSE
+            self._at, self.content = _At.CLOSE, _all
         else:
-            self._at = _At.LENGTH
+            self._at, self.content = _At.LENGTH, self._within
         out.append(Head(head, framing))
 
     def _read_chunks(self, data: bytes, out: list[Output]) -> None:
@@ -206,10 +200,25 @@ class ResponseReader:
         if len(content) == left_bytes:
             out.append(self._finish(data[left_bytes:]))
 
+    def _within(self, data: bytes) -> bytes | None:
+        """Content of a known length, and not its last."""
+        if self._left_bytes is None or not 0 < len(data) < self._left_bytes:
+            return None
+        self._left_bytes -= len(data)
+        return data
+
     def _finish(self, surplus: bytes) -> Finished:
-        self._at = _At.END
+        self._at, self.content = _At.END, _nothing
         return Finished(self._chunks.trailers, self._is_reusable and not surplus, surplus)
 
     def _break(self, rule: str, cut: Cut) -> Broken:
-        self._at = _At.END
+        self._at, self.content = _At.END, _nothing
         return Broken(rule, cut)
+
+
+def _nothing(_data: bytes) -> bytes | None:
+    return None
+
+
+def _all(data: bytes) -> bytes | None:
+    return data or None

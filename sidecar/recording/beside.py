@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from otel.hop import Blocked, EngineEvidence, Interval, KernelSample
@@ -28,6 +28,14 @@ class Beside:
     round_trip_ns: int | None = None
     engine: EngineEvidence | None = None
     is_thinned: bool = False
+
+    def since(self, offset_ns: int, *, anchor_ns: int) -> Beside:
+        """What of it is younger than that offset from the anchor."""
+        return replace(
+            self,
+            lag=[lag for lag in self.lag if lag.end_ns - anchor_ns > offset_ns],
+            samples=[sample for sample in self.samples if sample.offset_ns > offset_ns],
+        )
 
 
 NOTHING: Final = Beside()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 EARLY_NS: Final = 250_000_000
 """A window may be small for this long after a burst, until its reader has had its turn."""
@@ -54,8 +54,7 @@ class Holdup:
     since_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(NamedTuple):
     """The connection to the reader at one moment. acked_bytes: only differences matter. is_blocked: our write waits.
 
     round_trip_ns: the shortest of late, 0 where it is not known.

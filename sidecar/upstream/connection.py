@@ -183,7 +183,12 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         return BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received(bytes(BUFFER[:nbytes]), self._clock())
+        at_ns, data = self._clock(), bytes(BUFFER[:nbytes])
+        reader, answer = self._reader, self._answer
+        if reader is not None and answer is not None and (content := reader.content(data)) is not None:
+            answer.arrived(content, at_ns, data if reader.is_chunked else None)
+        else:
+            self._received(data, at_ns)
 
     def eof_received(self) -> None:
         if self._reader is not None:
@@ -216,11 +221,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.has_received = True
-        content = None if self._answer is None else self._reader.content(data)
-        if self._answer is None or content is None:
-            self._take(self._reader.feed(data), at_ns)
-        else:
-            self._answer.arrived(content, at_ns, data if self._reader.is_chunked else None)
+        self._take(self._reader.feed(data), at_ns)
 
     def _take(self, outputs: list[Output], at_ns: int) -> None:
         pieces = [output.data for output in outputs if isinstance(output, Content)]

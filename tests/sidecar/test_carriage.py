@@ -380,7 +380,9 @@ async def test_a_reader_that_takes_nothing_blocks_us_and_that_is_recorded():
         (live,) = proxy.sidecar.exchanges.running()
         glance = live.recorder.glance(SystemClock().monotonic_ns())
         in_kernel_bytes = live.writer.output_size - live.connection.buffered_bytes
-        assert live.recorder._body.stamper._wire_bytes[-1] <= in_kernel_bytes < live.writer.output_size
+        stamper = live.recorder.seen.stamper
+        assert stamper.acked_count(in_kernel_bytes) == sum(each.taken_ns is not None for each in stamper.stamps())
+        assert in_kernel_bytes < live.writer.output_size
         client.close()
         hop = await proxy.hop()
 

@@ -172,7 +172,7 @@ def test_the_cause_of_what_stands_is_known_before_it_is_told():
 @given(st.integers(500, PEAK_BYTES // 3), st.integers(0, 10**15))
 def test_when_it_happens_changes_nothing(rate, later_ns):
     looks = reading(rate, [(5, 40)])
-    shifted = told([replace(each, at_ns=each.at_ns + later_ns) for each in looks])
+    shifted = told([each._replace(at_ns=each.at_ns + later_ns) for each in looks])
     moved = [each and replace(each, since_ns=each.since_ns + later_ns) for each in told(looks)]
     assert shifted == moved
 
