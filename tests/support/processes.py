@@ -27,6 +27,8 @@ from urllib.parse import quote
 import aiohttp
 import yarl
 
+from tests.support.tiers import variables
+
 ROOT = Path(__file__).parents[2]
 LOOK_EVERY_S = 0.02
 READY_WITHIN_S = 30.0
@@ -89,9 +91,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment() -> dict[str, str]:
-    """Ours without what would configure a process under test."""
+    """Ours without what would configure a process under test, and with what the run of tests chose for it."""
     strange = ("GAPLINE_", "OTEL_", "PYTHON", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
-    return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    return {name: value for name, value in os.environ.items() if not name.startswith(strange)} | variables()
 
 
 class Process:

@@ -20,6 +20,7 @@ from sidecar.__main__ import Sidecar, build
 from sidecar.clock import Clock, SystemClock
 from sidecar.config import config_of
 from sidecar.export.backlog import Backlog, Counters
+from tests.support.tiers import variables
 
 Step = Callable[["Exchange"], Awaitable[None]]
 
@@ -212,7 +213,7 @@ async def sidecar(url: str, *, clock: Clock | None = None, **options: str) -> As
     """A whole sidecar in this event loop, on a free port, its records on a shelf."""
     flags = {"listen": "127.0.0.1:0", "hop": "here", "upstream": url, "admin": "off", **options}
     shelf = Shelf()
-    parts = build(config_of(flags, {}), clock=clock or SystemClock(), exporter=shelf)  # type: ignore[arg-type]
+    parts = build(config_of(flags, variables()), clock=clock or SystemClock(), exporter=shelf)  # type: ignore[arg-type]
     await parts.start()
     async with asyncio.TaskGroup() as group:
         running = [parts.canary.run(), parts.exchanges.run(), parts.records.run()]
