@@ -58,6 +58,7 @@ FAULTS = {
     42: "no room for the log, or for the spool",
     43: "the wall clock steps",
     44: "all of it at once, for long",
+    45: "chunks of every form in one body",
 }
 
 ELSEWHERE = {

@@ -22,6 +22,7 @@ HELLO = b'data: {"id":"chatcmpl-1","model":"m","choices":[{"index":0,"delta":{"c
 DONE = b"data: [DONE]\n\n"
 OFFERED_BYTES = 200 << 20
 STUCK_GROWTH_BYTES = 8 << 20
+STUCK_CLIENTS, STUCK_EACH_BYTES = 100, 512 << 10
 LINE_GROWTH_BYTES = 16 << 20
 PIECE = b"a" * 65_536
 LOOPS = pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
@@ -65,14 +66,37 @@ async def test_a_client_that_never_reads_costs_little(tmp_path, loop):
             async with raw_client(sidecar.port, receive_bytes=4_096) as client:
                 client.transport.pause_reading()
                 client.send(get(CHAT))
-                last = -1
-                while last != (last := up.asked[-1].sent_bytes if up.asked else -1) or last < 0:
-                    await asyncio.sleep(0.3)
-                    watched.look()
-                assert last < OFFERED_BYTES // 4
+                await settled(watched, up)
+                assert up.asked[-1].sent_bytes < OFFERED_BYTES // 4
                 assert watched.look() < STUCK_GROWTH_BYTES
                 assert (await asked_once(sidecar.port, get("/good"))).status == 200
             await idle(sidecar)
+
+
+async def settled(watched, up, *, every_s=0.3):
+    """Until nothing more goes up to anybody."""
+    last = -1
+    while not up.asked or last != (last := sum(asked.sent_bytes for asked in up.asked)):
+        await asyncio.sleep(every_s)
+        watched.look()
+
+
+@fault(21, "memory grows by less than 512 KB for each of them while floods are offered")
+@LOOPS
+async def test_a_hundred_clients_that_never_read_cost_little_each(tmp_path, loop):
+    with Fleet(tmp_path) as fleet:
+        async with raw_upstream(flood) as up, AsyncExitStack() as stack:
+            sidecar = fleet.sidecar("here", up.url, "--loop", loop)
+            await fleet.ready()
+            watched = await warmed(sidecar)
+            for _ in range(STUCK_CLIENTS):
+                client = await stack.enter_async_context(raw_client(sidecar.port, receive_bytes=4_096))
+                client.transport.pause_reading()
+                client.send(get(CHAT))
+            await until(lambda: len(up.asked) >= STUCK_CLIENTS, "all have asked")
+            await settled(watched, up)
+            assert watched.look() < STUCK_CLIENTS * STUCK_EACH_BYTES
+            assert (await asked_once(sidecar.port, get("/good"))).status == 200
 
 
 async def line(asked):

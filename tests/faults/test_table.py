@@ -22,6 +22,6 @@ def test_every_test_of_the_folder_says_what_it_plants():
 
 
 def test_a_claim_that_cannot_be_right_is_refused():
-    for wrong in (lambda: fault(45, "x"), lambda: fault(44, "x"), lambda: fault(1, ""), lambda: report("101", "x")):
+    for wrong in (lambda: fault(46, "x"), lambda: fault(44, "x"), lambda: fault(1, ""), lambda: report("101", "x")):
         with pytest.raises(ValueError):
             wrong()
