@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep fuzz soak lab docs docs-check golden lock clean
+.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep fuzz soak conformance lab docs docs-check golden lock clean
 
 help:  ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ fuzz: setup  ## every parser of what a peer sends, coverage-guided, for a minute
 
 soak: setup  ## a sidecar under mixed faults for two minutes: one record each, nothing grows
 	@$(BIN)/python -m tests.soak --minutes 2
+
+conformance: setup  ## the contract of the proxy over every way of passing bodies on
+	@$(BIN)/python -m tests.conformance.tiers
 
 SEED ?= 1
 N ?= 10
