@@ -10,6 +10,7 @@ from sidecar.http1.chunked import NEVER_TRAILERS, ChunkedReader, encode_chunk, l
 from sidecar.http1.framing import FramingKind
 from sidecar.http1.head import Http1Error, ResponseHead, Section, field_lines, parse_head, request_head
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader, Upgraded
+from sidecar.native import COMPILED, TWINS
 from tests.fuzz.deliveries import Delivery, delivery_of
 
 _WHITE = re.compile(rb"[ \t]+")
@@ -32,19 +33,26 @@ def check_reader(data: bytes) -> None:
     _check_order(first)
     _check_sizes(first, delivery)
     for pieces in delivery.cuts():
-        again = _read(pieces, method, wants_upgrade=wants_upgrade, ends=ends)
-        assert _comparable(again) == _comparable(first), (again, first)
+        for is_quick in (False, True):
+            again = _read(pieces, method, wants_upgrade=wants_upgrade, ends=ends, is_quick=is_quick)
+            assert _comparable(again) == _comparable(first), (again, first)
 
 
-def _read(pieces: list[bytes], method: str, *, wants_upgrade: bool, ends: bool) -> list[Output]:
-    """All outputs; bytes that come after the last one are added to its surplus."""
-    reader = ResponseReader(method, wants_upgrade=wants_upgrade)
+def _read(pieces: list[bytes], method: str, *, wants_upgrade: bool, ends: bool, is_quick: bool = False) -> list[Output]:
+    """All outputs; bytes that come after the last one are added to its surplus. is_quick: as a connection reads, which
+    takes what is nothing but content as that, by compiled parts where these are built."""
+    parts = (COMPILED or TWINS) if is_quick else TWINS
+    reader = ResponseReader(method, wants_upgrade=wants_upgrade, whole_chunks=parts.whole_chunks)
     out: list[Output] = []
     unread = []
     for piece in pieces:
         if reader.is_over:
             assert reader.feed(piece) == []
             unread.append(piece)
+        elif is_quick and reader.is_head_seen and (content := reader.content(piece)) is not None:
+            if reader.is_chunked:  # they may go on as they came: whole chunks, for whoever reads them from here on
+                assert b"".join(ChunkedReader().feed(piece)) == content
+            out.append(Content(content))
         else:
             out += reader.feed(piece)
     if ends:
