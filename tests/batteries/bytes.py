@@ -23,6 +23,7 @@ from tests.support.corpus import PAUSE_S, Drawn, draw
 from tests.support.processes import Fleet
 from tests.support.raw_peers import Asked, RawUpstream, raw_client, raw_upstream
 from tests.support.sidecars import exchange_count, idle, is_quiet
+from tests.support.tiers import told
 
 READERS = 6
 WITHIN_S = 30.0
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     numbers = range(options.streams) if options.only is None else (options.only,)
     loops = [options.loop] if options.loop else ["uvloop", "asyncio"]
-    print(f"seed {options.seed}, {len(numbers)} streams", flush=True)
+    print(f"seed {options.seed}, {len(numbers)} streams, {told()}", flush=True)
     began, found = time.monotonic(), list[Difference]()
     for part, loop in enumerate(loops):
         own = numbers if options.only is not None else numbers[part :: len(loops)]

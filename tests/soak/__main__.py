@@ -32,6 +32,7 @@ from tests.soak.scenarios import LIMIT_S, SCENARIOS, Crowd, Endings, answer
 from tests.support.processes import Fleet, Sidecar, free_ports, until
 from tests.support.raw_peers import RawUpstream, raw_upstream
 from tests.support.sidecars import cpu_s, idle
+from tests.support.tiers import told
 
 PAUSES = 8
 """Looks at the process while nothing runs, spread over the run; the first is where it has warmed up."""
@@ -287,7 +288,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="the sidecar's [uvloop]")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 31), help="[drawn, and printed]")
     options = parser.parse_args(arguments)
-    print(f"seed {options.seed}, {options.minutes:g} minutes, {options.clients} clients, {options.loop}", flush=True)
+    what = f"{options.minutes:g} minutes, {options.clients} clients, {options.loop}, {told()}"
+    print(f"seed {options.seed}, {what}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(soak(options, Path(folder)))
 
