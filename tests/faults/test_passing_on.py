@@ -11,19 +11,19 @@ from itertools import product
 import pytest
 
 from otel.hop import Ending
-from sidecar.flow import Tier
 from tests.faults import fault
 from tests.faults.stage import CHAT, DONE, HELLO, delta, stage
 from tests.support.certificates import make_pair
 from tests.support.processes import until
 from tests.support.raw_peers import CLOSED, CUT, WHOLE, asked_once, raw_client, raw_upstream, streaming
 from tests.support.script import get, parsed, request, sidecar
+from tests.support.tiers import tiers
 
-TIERS = [tier.value for tier in Tier]
+TIERS = tiers()
 EACH_TIER = pytest.mark.parametrize("tier", TIERS)
 SMALL_BYTES = 4_096
 """Receive buffer of a reader that is to be slow: so little goes on without it."""
-BODIES = 25
+BODIES = 12
 SIZES = (b"%x", b"%X", b"%04x", b"%016x")
 EXTENSIONS = (b"", b"", b";a=b", b' ;a="b c"')
 TRAILERS = b"X-Sum: 7\r\n"

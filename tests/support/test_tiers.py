@@ -6,7 +6,7 @@ import pytest
 
 from sidecar import native
 from sidecar.config import config_of
-from tests.support.tiers import told, variables
+from tests.support.tiers import tiers, told, variables
 
 NEEDED = {"hop": "here", "upstream": "http://127.0.0.1:1"}
 
@@ -54,3 +54,8 @@ def test_parts_that_are_not_built_cannot_be_chosen(monkeypatch):
 
     with pytest.raises(ValueError, match=r"^GAPLINE_TEST_COMPILED=on: is not built here"):
         variables({"GAPLINE_TEST_COMPILED": "on"})
+
+
+def test_a_test_of_each_tier_tries_the_chosen_one_or_all():
+    assert tiers({}) == ["pull", "push", "splice"]
+    assert tiers({"GAPLINE_TEST_TIER": "push"}) == ["push"]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sidecar.config import PREFIX
+from sidecar.flow import Tier
 from sidecar.native import parts_for
 from sidecar.options import OPTIONS
 
@@ -34,6 +35,12 @@ def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
                 raise ValueError(f"{variable}={value}: {error}") from None
             found[PREFIX + name.upper()] = value
     return found
+
+
+def tiers(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Those for a test that tries each: the chosen one, or all."""
+    chosen = variables(environ).get(PREFIX + "TIER")
+    return [tier.value for tier in Tier] if chosen is None else [chosen]
 
 
 def told(environ: Mapping[str, str] = os.environ) -> str:
