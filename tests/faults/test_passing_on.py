@@ -274,3 +274,39 @@ async def test_the_last_chunk_comes_behind_what_waits(tier):
             assert (got.end, bytes(got.body)) == (WHOLE, b"".join(words))
 
     assert up.connection_count == 1
+
+
+@fault(20, "while its own request is still on its way up: both go on, each at its pace")
+@EACH_TIER
+async def test_a_body_passes_while_the_request_is_still_coming(tier):
+    part = b"x" * 1_000
+    is_sent = asyncio.Event()
+
+    async def answer(asked):
+        await asked.send(streaming())
+        for at in range(0, len(LONG), len(HELLO) * 50):
+            await asked.chunk(LONG[at : at + len(HELLO) * 50])
+        await is_sent.wait()
+        await asked.whole.wait()
+        await asked.send(b"0\r\n\r\n")
+
+    async with (
+        raw_upstream(answer, answers_at_head=True) as up,
+        sidecar(up.url, tier=tier) as proxy,
+        raw_client(proxy.port, receive_bytes=SMALL_BYTES) as client,
+    ):
+        client.send(request("POST", CHAT, "Transfer-Encoding: chunked"))
+        got = await client.head()
+        for _ in range(20):
+            client.send(b"%x\r\n%b\r\n" % (len(part), part))
+            await client.at_least(got, min(len(got.body) + 1, len(LONG)))
+            await asyncio.sleep(0.001)
+        assert got.body
+        client.send(b"0\r\n\r\n")
+        is_sent.set()
+        await client.rest(got)
+        hop = await proxy.hop()
+
+    assert (got.end, bytes(got.body)) == (WHOLE, LONG)
+    assert bytes(up.asked[0].body) == part * 20
+    assert hop.end.ending is Ending.COMPLETE
