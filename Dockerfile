@@ -6,19 +6,19 @@ ARG BASE=debian:trixie-slim
 FROM ${BASE} AS build
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
+    && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY requirements/build.txt requirements/image.txt requirements/
-# Wheels only: nothing is compiled, here as little as in the image.
+# Wheels only: what is compiled here is our own compiled part, and the compiler stays here.
 RUN python3 -m venv /opt/gapline && python3 -m venv /opt/build \
     && /opt/gapline/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/image.txt \
     && /opt/build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/build.txt
-COPY LICENSE README.md pyproject.toml ./
+COPY LICENSE README.md hatch_build.py pyproject.toml ./
 COPY k8s k8s
 COPY otel otel
 COPY sidecar sidecar
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+RUN GAPLINE_BUILD_NATIVE=require /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && /opt/gapline/bin/pip install --no-cache-dir --no-deps --no-index dist/*.whl \
     && /opt/gapline/bin/pip uninstall --yes pip
 

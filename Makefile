@@ -14,7 +14,8 @@ help:  ## list these words
 
 # One environment, filled step by step: `run` is what a collector needs, `dev` adds the tests' tools, `llama` a real engine.
 # Each step is a stamp, so that the first `make demo` on a new machine installs as little as it can.
-$(VENV)/stamp-%: requirements/%.txt pyproject.toml
+# With it comes the compiled part, where a compiler and Python.h are (`hatch_build.py`).
+$(VENV)/stamp-%: requirements/%.txt pyproject.toml hatch_build.py sidecar/native/compiled.pyx
 	@$(PYTHON) -c 'import sys; sys.exit("gapline needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || { echo "making the environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing requirements/$*.txt"

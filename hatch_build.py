@@ -71,7 +71,7 @@ def _link(c_file: Path, target: Path, *, include: Path) -> None:
     """Raises NotBuilt."""
     config = sysconfig.get_config_var
     linker = os.environ.get("CC", config("CC") or "cc").split() + (config("LDSHARED") or "cc -shared").split()[1:]
-    flags = [config("CFLAGS") or "", config("CCSHARED") or "-fPIC", os.environ.get("CFLAGS", "")]
+    flags = [config("CFLAGS") or "", "-g0", config("CCSHARED") or "-fPIC", os.environ.get("CFLAGS", "")]
     words = [*linker, *shlex.split(" ".join(flags)), f"-I{include}", str(c_file), "-o"]
     made = target.with_suffix(".new")
     words += [str(made), *shlex.split(os.environ.get("LDFLAGS", ""))]

@@ -11,7 +11,10 @@ from sidecar.inspection.events import Event, Unit
 from sidecar.inspection.request_scan import RequestScan
 from sidecar.inspection.splitter import FIELD_BYTES, LIMIT_BYTES, splitter_for
 from sidecar.inspection.websocket import FrameWalker
+from sidecar.native import COMPILED, TWINS
 from tests.fuzz.deliveries import delivery_of
+from tests.support.known import known
+from tests.support.parts import READING_ALL
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -76,6 +79,22 @@ def _events_of_sse(body: bytes) -> list[tuple[bytes, bytes, bytes]]:
         elif field == b"id" and b"\0" not in value and len(value) <= FIELD_BYTES:
             event_id = value
     return events
+
+
+# -------------------------------------------------------------------------------------------------------------- lane
+
+PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/completions", "/v1/responses", "/v2/chat", "/unknown")
+
+
+def check_lane(data: bytes) -> None:
+    """Events that are taken by their shape, in Python or compiled, leave what reading each of them leaves."""
+    delivery = delivery_of(data)
+    path = PATHS[delivery.switches % len(PATHS)]
+    blocks = [block + b"\n\n" for block in delivery.payload.split(b"\n\n")]
+    for reads in ([*blocks, delivery.payload], *delivery.cuts()):
+        expected = known(path, reads, parts=READING_ALL)
+        assert known(path, reads, parts=TWINS) == expected
+        assert COMPILED is None or known(path, reads, parts=COMPILED) == expected
 
 
 # ------------------------------------------------------------------------------------------------------ request scan

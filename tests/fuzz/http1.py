@@ -6,7 +6,7 @@ import re
 
 import h11
 
-from sidecar.http1.chunked import NEVER_TRAILERS, ChunkedReader, encode_chunk, last_chunk
+from sidecar.http1.chunked import NEVER_TRAILERS, ChunkedReader, encode_chunk, last_chunk, whole_chunks
 from sidecar.http1.framing import FramingKind
 from sidecar.http1.head import Http1Error, ResponseHead, Section, field_lines, parse_head, request_head
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader, Upgraded
@@ -134,6 +134,7 @@ def check_chunked(data: bytes) -> None:
     delivery = delivery_of(data)
     pieces, error, trailers, rest = _read_chunks(delivery.whole())
     content = b"".join(pieces)
+    assert COMPILED is None or COMPILED.whole_chunks(delivery.payload, 0) == whole_chunks(delivery.payload, 0)
     at = 0
     for piece in pieces:
         at = delivery.payload.index(piece, at) + len(piece)

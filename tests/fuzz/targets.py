@@ -42,6 +42,15 @@ STREAMS = (
     b'event: message_start\ndata: {"a": "\xc3\xa9"}\n\nid: 1\0\ndata: longer than the small limit\n\ndata: cut',
     b'{"a": 1}\n\n  \r\n{"response": "x"}\r\n\r\r\n{"done": true}',
 )
+ALIKE = (
+    b'data: {"id":"c","created":1,"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n' * 4,
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\n'
+    * 4,
+    b'data: {"choices":[{"text":"one"},{"text":"\\n"}],"obfuscation":"xy"}\n\n' * 4,
+    b'data: {"type":"response.output_text.delta","sequence_number":7,"delta":"\xc3\xa9"}\n\n' * 4,
+    b'data: {"type":"content-delta","delta":{"message":{"content":{"text":"\\ud83d\\ude00"}}}}\n\n' * 4,
+)
+"""Each at one of the paths of `bodies.PATHS`, in their order."""
 REQUESTS = (
     b'{"model": "m-1", "stream": true, "messages": [{"role": "user", "content": "a \\" ] } b"}], "n": 1.5e3}',
     b'{"messages":[],"stream":false,"model":"\\u006d\\n","model":null,"x":{"model":"no"}} ',
@@ -128,6 +137,23 @@ TARGETS = {
         bodies.check_splitter,
         tuple(seed(body, switches=switches) for body in STREAMS for switches in (0, 1, 2, 4, 6)),
         (b"data: ", b"data:", b"event: ", b"id: ", b"\n\n", b"\r\n\r\n", b"\r\r", b": ", b"\xef\xbb\xbf", b"\n\r\n"),
+    ),
+    "lane": Target(
+        bodies.check_lane,
+        tuple(seed(events, switches=number) for number, events in enumerate(ALIKE)),
+        (
+            b"data: ",
+            b"\n\n",
+            b'"',
+            b"\\u00e9",
+            b"\\ud83d\\ude00",
+            b"\\ud83d",
+            b"\xc3\xa9",
+            b"\xf0\x9f\x98\x80",
+            b'","',
+            b"[DONE]",
+            b"\\",
+        ),
     ),
     "request_scan": Target(
         bodies.check_request_scan,

@@ -40,6 +40,7 @@ MOST_BYTES: Final = {"gapline": 400 << 20, "gapline-nft": 250 << 20}
 _POD: Final = '{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","ports":[{"containerPort":80}]}]}}'
 CAN: Final = (
     ("gapline", "injector", "--check-config"),
+    ("gapline", "sidecar", "--upstream", "http://u", "--hop", "h", "--compiled", "on", "--check-config"),
     ("python", "-c", "import k8s.injector"),  # its certificates are made by a package that only it needs
     ("sh", "-c", f"echo '{_POD}' | gapline inject -f - --kubernetes 1.33"),
     ("sleep", "0"),  # what puts off the end of a classic sidecar

@@ -11,7 +11,8 @@ from sidecar.inspection.body import Body
 from sidecar.inspection.lane import Lane
 from sidecar.inspection.shape import Hole, Shape
 from sidecar.inspection.stamper import Stamper
-from tests.support.lanes import bodies, known, runs
+from tests.support.known import known
+from tests.support.lanes import bodies, runs
 from tests.support.parts import READING_ALL, each_kind
 
 TEXT = Shape((b'data: {"a":"', b'"}\n\n'), (Hole.COUNTED,), EventClass.CONTENT, 0)
