@@ -27,7 +27,7 @@ TESTS: Final = (
     "tests/sidecar/inspection/test_stamper.py",
     "tests/fuzz/test_targets.py",
     "-k",
-    "not guided_run",
+    "not test_targets or lane or chunked",
 )
 BUILD_S: Final = 300
 TEST_S: Final = 1_200

@@ -78,7 +78,8 @@ def bodies(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     texts = PLAIN_TEXTS | ODD_TEXTS if is_odd else PLAIN_TEXTS
     numbers = PLAIN_NUMBERS | ODD_NUMBERS if is_odd else PLAIN_NUMBERS
     blocks = []
-    for name, data in spoken.events:
+    again = draw(st.lists(st.sampled_from(spoken.events), max_size=4))  # output behind a finish, or behind the end
+    for name, data in (*spoken.events, *again):
         for _ in range(draw(st.integers(1, 6))):
             payload = payload_of(data)
             if not isinstance(data, bytes):
