@@ -7,6 +7,11 @@ from typing import Any
 
 from sidecar.inspection.body import Body
 
+FACTS = sorted(
+    {name for kind in Body.__mro__ for name in getattr(kind, "__slots__", ()) if not name.startswith("_")} - {"stamper"}
+    | {"is_at_boundary", "lacks_mark", "seems_over", "has_begun", "has_event"}
+)
+
 
 def known(path: str, reads: Sequence[bytes], **options: Any) -> list[Any]:
     """All that can be seen of a body from outside, after each read and after its end."""
@@ -18,16 +23,16 @@ def known(path: str, reads: Sequence[bytes], **options: Any) -> list[Any]:
         size_bytes += len(data)
         if number % 3 != 1:
             body.stamper.taken(number * 10 + 3, size_bytes + number)
-        seen.append(_facts(body, size_bytes))
+        seen.append(_facts(body))
     body.ended()
-    seen.append((_facts(body, size_bytes), body.stamper.stamps()))
+    seen.append((_facts(body), body.stamper.stamps()))
     seen += [body.stamper.acked_count(acked) for acked in range(0, size_bytes + 50, 7)]
     return seen
 
 
-def _facts(body: Body, size_bytes: int) -> tuple[Any, ...]:
-    names = {name for kind in type(body).__mro__ for name in getattr(kind, "__slots__", ()) if not name.startswith("_")}
-    facts = [(name, getattr(body, name)) for name in sorted(names - {"stamper"})]
+def _facts(body: Body) -> tuple[Any, ...]:
     stamper = body.stamper
-    boundary = (body.is_at_boundary, body.lacks_mark, body.seems_over, body.has_begun, body.has_event)
-    return (*facts, boundary, stamper.count, stamper.position, stamper.is_cut_short, stamper.stamps()[-2:], size_bytes)
+    return (
+        *[getattr(body, name) for name in FACTS],
+        (stamper.count, stamper.position, stamper.is_cut_short, stamper.stamps(since=max(0, stamper.count - 2))),
+    )
