@@ -30,8 +30,9 @@ LIMIT_BYTES: Final = LARGE_BYTES
 
 _TEXTS: Final = "content|text|delta|completion|refusal|reasoning_content|reasoning|thinking|partial_json|arguments"
 _PADDING: Final = "obfuscation|p"
-"""Of a length that hides that of the text (OpenAI, Mistral); nobody reads it."""
-_NUMBERS: Final = "created|sequence_number"
+"""Of a length that hides that of the text (OpenAI, Mistral); no dialect reads it."""
+_NUMBERS: Final = "created|sequence_number|index"
+"""No dialect reads them, but for one that reads each event in the light of those before it."""
 _SITE: Final = re.compile(
     rb'(?<!\\)"(?:(?:%b)"\s*:\s*"((?:[^"\\]|\\.)+)"|(?:%b)"\s*:\s*(\d{1,%d})(?=\s*[,}]))'
     % (f"{_TEXTS}|{_PADDING}".encode(), _NUMBERS.encode(), NUMBER_DIGITS)

@@ -130,7 +130,8 @@ def _changed(value: Any, drawn: Callable[[str], Any]) -> Any:
     if isinstance(value, dict):
         return {
             key: drawn(key)
-            if (key in TEXT_KEYS and isinstance(inner, str) and inner) or (key in {"created", "sequence_number"})
+            if (key in TEXT_KEYS and isinstance(inner, str) and inner)
+            or (key in {"created", "sequence_number", "index"})
             else _changed(inner, drawn)
             for key, inner in value.items()
         }

@@ -4,12 +4,13 @@ import orjson
 import pytest
 
 from otel.hop import EventClass
+from sidecar.inspection.dialects import DIALECTS
 from sidecar.inspection.dialects.anthropic import ANTHROPIC
 from sidecar.inspection.dialects.openai_chat import OPENAI_CHAT
 from sidecar.inspection.dialects.openai_responses import OPENAI_RESPONSES
 from sidecar.inspection.events import Event, Reading, Unit
 from sidecar.inspection.shape import HOLES, SHAPE_BYTES, Hole, Learner, Shape, shape_of
-from tests.support.dialects import event
+from tests.support.dialects import SPOKEN, event
 
 HEAD = {"id": "c-1", "created": 1764500000, "model": "m"}
 
@@ -31,10 +32,11 @@ def test_the_usual_event_of_a_chat():
     assert learnt(chunk({"content": "hi"})) == Shape(
         (
             b'data: {"id":"c-1","created":',
-            b',"model":"m","choices":[{"index":0,"delta":{"content":"',
+            b',"model":"m","choices":[{"index":',
+            b',"delta":{"content":"',
             b'"},"finish_reason":null}]}\n\n',
         ),
-        (Hole.NUMBER, Hole.COUNTED),
+        (Hole.NUMBER, Hole.NUMBER, Hole.COUNTED),
         EventClass.CONTENT,
         0,
     )
@@ -43,14 +45,14 @@ def test_the_usual_event_of_a_chat():
 @pytest.mark.parametrize(
     ("data", "holes", "event_class", "fixed_chars"),
     [
-        (chunk({"content": "a"}, {"content": "b"}), "NCC", EventClass.CONTENT, 0),
-        (chunk({"content": "a"}, {"delta": {}}), "NC", EventClass.CONTENT, 0),
-        (chunk({"content": "", "reasoning_content": "a"}), "NU", EventClass.REASONING, 0),
-        (chunk({"content": None, "reasoning": "a"}), "NU", EventClass.REASONING, 0),
-        (chunk({"content": "a"}, obfuscation="xyz"), "NCU", EventClass.CONTENT, 0),
-        (chunk({"tool_calls": [{"function": {"arguments": "{"}}]}), "NU", EventClass.TOOL, 0),
-        (chunk({"content": [{"type": "text", "text": "ab"}]}), "NC", EventClass.CONTENT, 0),
-        (chunk({"refusal": "no"}), "NC", EventClass.CONTENT, 0),
+        (chunk({"content": "a"}, {"content": "b"}), "NNCNC", EventClass.CONTENT, 0),
+        (chunk({"content": "a"}, {"delta": {}}), "NNCN", EventClass.CONTENT, 0),
+        (chunk({"content": "", "reasoning_content": "a"}), "NNU", EventClass.REASONING, 0),
+        (chunk({"content": None, "reasoning": "a"}), "NNU", EventClass.REASONING, 0),
+        (chunk({"content": "a"}, obfuscation="xyz"), "NNCU", EventClass.CONTENT, 0),
+        (chunk({"tool_calls": [{"function": {"arguments": "{"}}]}), "NNU", EventClass.TOOL, 0),
+        (chunk({"content": [{"type": "text", "text": "ab"}]}), "NNC", EventClass.CONTENT, 0),
+        (chunk({"refusal": "no"}), "NNC", EventClass.CONTENT, 0),
     ],
 )
 def test_what_is_counted_is_found_by_trial(data, holes, event_class, fixed_chars):
@@ -70,8 +72,8 @@ def test_other_apis():
     )
 
     assert named.literals[0].startswith(b"event: content_block_delta\ndata: {")
-    assert (named.holes, named.event_class) == ((Hole.COUNTED,), EventClass.CONTENT)
-    assert (thought.holes, thought.event_class) == ((Hole.UNCOUNTED,), EventClass.REASONING)
+    assert (named.holes, named.event_class) == ((Hole.NUMBER, Hole.COUNTED), EventClass.CONTENT)
+    assert (thought.holes, thought.event_class) == ((Hole.NUMBER, Hole.UNCOUNTED), EventClass.REASONING)
     assert response.holes == (Hole.NUMBER, Hole.COUNTED, Hole.UNCOUNTED)
 
 
@@ -139,4 +141,29 @@ def test_ever_more_events_pass_before_the_next_is_learnt():
     found = [count for count in range(100) if learner.shape(one, OPENAI_CHAT.read(one), read, count=count)]
 
     assert found == [2, 4, 8, 16, 32, 64]
-    assert len(asked) == len(found) * 3
+    assert len(asked) == len(found) * 4
+
+
+NUMBERED = [
+    (spoken.dialect, name, data)
+    for spoken in SPOKEN.values()
+    for name, data in spoken.events
+    if isinstance(data, dict) and "sglang" not in spoken.dialect
+]
+
+
+@pytest.mark.parametrize("value", [1, 999_999_999_999_999, "xyz"])
+def test_no_dialect_reads_what_only_numbers_or_pads(value):
+    reads = {dialect.name: dialect.begin() for dialect in DIALECTS}
+    for dialect, name, data in NUMBERED:
+        keys = ("created", "sequence_number", "index") if isinstance(value, int) else ("obfuscation", "p")
+        assert reads[dialect](event(_with(data, keys, value), name)) == reads[dialect](
+            event(_with(data, keys, 0), name)
+        )
+
+
+def _with(data, keys, value):
+    """The same, each object in it with these members."""
+    if isinstance(data, dict):
+        return {key: _with(inner, keys, value) for key, inner in data.items()} | dict.fromkeys(keys, value)
+    return [_with(inner, keys, value) for inner in data] if isinstance(data, list) else data
