@@ -65,7 +65,7 @@ class Shape:
 
 def shape_of(event: Event, reading: Reading, read: Read) -> Shape | None:
     """The shape of an event that reads so; None where it has none that can be relied on. read: total, and forgets."""
-    sites = list(_SITE.finditer(event.data)) if _may_be_learnt(event, reading) else []
+    sites = list(_SITE.finditer(event.data)) if may_be_learnt(event, reading) else []
     if not 0 < len(sites) <= HOLES:
         return None
     spans = [site.span(site.lastindex or 0) for site in sites]
@@ -91,7 +91,7 @@ def shape_of(event: Event, reading: Reading, read: Read) -> Shape | None:
     )
 
 
-def _may_be_learnt(event: Event, reading: Reading) -> bool:
+def may_be_learnt(event: Event, reading: Reading) -> bool:
     """Nothing hangs on the event but its class, its length, and what was taken over from the ones before."""
     return (
         reading.event_class in OUTPUT
@@ -124,7 +124,7 @@ class Learner:
     def shape(self, event: Event, reading: Reading, read: Read, *, count: int) -> Shape | None:
         """What to take for the usual event from now on, None for what it was. count: events so far. Where the usual one
         changes again and again, it is looked at ever more rarely."""
-        if count < self._from_count:
+        if count < self._from_count or not may_be_learnt(event, reading):
             return None
         self._wait_count *= 2
         self._from_count = count + self._wait_count

@@ -138,6 +138,7 @@ def test_ever_more_events_pass_before_the_next_is_learnt():
         return OPENAI_CHAT.read(event)
 
     one = Event(Unit.EVENT, orjson.dumps(chunk({"content": "hi"})), b"", b"", 100)
+    assert learner.shape(one, Reading(EventClass.CONTROL), read, count=70) is None  # and that was no attempt
     found = [count for count in range(100) if learner.shape(one, OPENAI_CHAT.read(one), read, count=count)]
 
     assert found == [2, 4, 8, 16, 32, 64]
