@@ -31,6 +31,9 @@ STREAMS: Final = frozenset({"sse", "ndjson", "json_array", "eventstream"})
 LOOKS: Final = 16
 """Events that are asked which API they are of, 5 µs each: some gateways begin with a few of their own."""
 
+SINGLE_BLOCKS: Final = 8
+"""Blocks of one read that are looked at one by one, since a usual one may follow each; the rest is, as a whole."""
+
 _TELLS_NOTHING: Final = frozenset({EventClass.KEEPALIVE, EventClass.ERROR})
 _MAY_BE_LOST: Final = frozenset({"json_array", "eventstream"})
 _BEARS_OUT: Final = OUTPUT | {EventClass.USAGE, EventClass.TERMINAL}
@@ -129,12 +132,13 @@ class Body(Seen):
         return stop
 
     def _came(self, data: bytes, at: int, at_ns: int, *, is_wasted: bool) -> None:
-        """Anything. Where the usual event is known, one block by itself: what follows may be usual again."""
-        if self._lane is not None and not is_wasted:
+        """Anything; the first blocks each by itself, since what follows one may be usual."""
+        for _ in range(SINGLE_BLOCKS if self._learner is not None and not is_wasted else 0):
             stop = data.find(b"\n\n", at) + 2
-            if 1 < stop < len(data):
-                self._look_into(data[at:stop], at_ns, later_bytes=len(data) - stop, is_wasted=is_wasted)
-                at = self._usual_came(data, stop, at_ns) if self._is_lane_open else stop
+            if stop == 1 or stop == len(data):
+                break
+            self._look_into(data[at:stop], at_ns, later_bytes=len(data) - stop, is_wasted=is_wasted)
+            at = self._usual_came(data, stop, at_ns) if self._is_lane_open else stop
         if at < len(data):
             self._look_into(data[at:], at_ns, later_bytes=0, is_wasted=is_wasted)
 
