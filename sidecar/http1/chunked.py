@@ -1,7 +1,8 @@
 """The chunked coding (RFC 9112, 7.1): read it as it comes, and write it.
 
-Each piece of content is given out with the read that brought it, uncopied where a read lies within a chunk. Nothing
-raises: at the first byte that breaks the rules `error` is set, and what was good before it is still given out.
+Each piece of content is given out with the read that brought it, uncopied where a read lies within a chunk; chunks that
+a read brings whole are one piece. Nothing raises: at the first byte that breaks the rules `error` is set, and what was
+good before it is still given out.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class ChunkedReader:
     def whole(self, data: bytes) -> bytes | None:
         """The content of bytes that are nothing but whole chunks as everybody writes them: these may be written on as
         they are. None of any others, and then nothing was taken."""
-        if self._at is not _At.SIZE or self._begun:
+        if self._at is not _At.SIZE or self._begun or not data.endswith(b"\r\n"):
             return None
         content, at = self._whole_chunks(data, 0)
         return content if content and at == len(data) else None
@@ -120,20 +121,14 @@ class ChunkedReader:
     # Each of these takes data from a position on, and returns the one at which something else comes.
 
     def _chunks_came(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Size lines, and with them every chunk that is whole: the usual case, and so a loop of its own."""
-        while size_line := _SIZE_LINE.match(data, at):
-            at = size_line.end()
-            size_bytes = int(size_line[1], 16)
-            stop = at + size_bytes
-            if not size_bytes:
-                self._at = _At.TRAILERS
-                return at
-            if not data.startswith(b"\r\n", stop):
-                self._left_bytes = size_bytes
-                self._at = _At.CONTENT
-                return at
-            pieces.append(data[at:stop])
-            at = stop + 2
+        """The chunks that are whole, and the size line of the one that is not."""
+        content, at = self._whole_chunks(data, at)
+        if content:
+            pieces.append(content)
+        if size_line := _SIZE_LINE.match(data, at):
+            self._left_bytes = int(size_line[1], 16)
+            self._at = _At.CONTENT if self._left_bytes else _At.TRAILERS
+            return size_line.end()
         if at < len(data):
             self._begun = data[at:]
             if not _SIZE_LINE_BEGUN.fullmatch(self._begun):

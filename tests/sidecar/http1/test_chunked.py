@@ -34,8 +34,8 @@ def outcome(body: bytes, *cuts: int) -> tuple[bytes, str | None, bool, tuple[tup
     [
         (b"0\r\n\r\n", []),
         (b"5\r\nhello\r\n0\r\n\r\n", [b"hello"]),
-        (b"5\r\nhello\r\n1\r\n!\r\n000\r\n\r\n", [b"hello", b"!"]),
-        (b"A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", [b"0123456789"] * 2),
+        (b"5\r\nhello\r\n1\r\n!\r\n000\r\n\r\n", [b"hello!"]),
+        (b"A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", [b"0123456789" * 2]),
         (b"0000000000000005\r\nhello\r\n0\r\n\r\n", [b"hello"]),
         (b'5;x="y z" ;\tw\r\nhello\r\n0;last\r\n\r\n', [b"hello"]),
         (b"5 \t;x\r\nhello\r\n0 ;x\r\n\r\n", [b"hello"]),
@@ -246,7 +246,7 @@ def test_what_is_written_reads_back_however_it_is_cut(chunks, cuts):
     body = b"".join(map(encode_chunk, chunks)) + last_chunk([("x-sum", "é")])
 
     assert outcome(body, *[min(cut, len(body)) for cut in cuts]) == (b"".join(chunks), None, True, (("x-sum", "é"),))
-    assert read(body)[1] == chunks
+    assert read(body)[1] == [b"".join(chunks)] * bool(chunks)
 
 
 @given(st.lists(PARTS, max_size=24).map(b"".join), CUTS)

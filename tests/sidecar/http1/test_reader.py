@@ -70,7 +70,7 @@ def told(out: list[Output]) -> str:
     [
         (LENGTH % 0, "200 end"),
         (LENGTH % 5 + b"hello", "200 hello end"),
-        (CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", "200 hello ! end"),
+        (CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", "200 hello! end"),
         (CHUNKED + b"0\r\n\r\n", "200 end"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "204 end"),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n", "304 end"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.http1.chunked import ChunkedReader
+from sidecar.http1.chunked import LAST_CHUNK, ChunkedReader, encode_chunk
 from sidecar.upstream.errors import BadRequestBody
 from sidecar.upstream.upload import Upload
 from tests.support.upstreams import pieces_of
@@ -61,9 +61,10 @@ def test_a_body_of_unknown_length_goes_out_in_chunks(pieces):
 
     upload, written = asyncio.run(sent())
     reader = ChunkedReader()
-    content = reader.feed(b"".join(written))
+    content = b"".join(reader.feed(b"".join(written)))
 
-    assert (content, reader.is_done, upload.is_whole) == ([piece for piece in pieces if piece], True, True)
+    assert b"".join(written) == b"".join(map(encode_chunk, pieces)) + LAST_CHUNK
+    assert (content, reader.is_done, upload.is_whole) == (b"".join(pieces), True, True)
 
 
 async def test_it_is_whole_with_its_last_byte_and_the_body_runs_to_its_own_end():
