@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep fuzz soak conformance lab docs docs-check golden lock clean
+.PHONY: help setup demo demo-llama test check fmt fmt-check lint types arrows deep fuzz soak conformance lab bench bench-quick docs docs-check golden lock clean
 
 help:  ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ SEED ?= 1
 N ?= 10
 lab: setup  ## faults drawn from SEED in N answers of real chains: is every verdict right?
 	@$(BIN)/python -m tests.lab --seed $(SEED) --cases $(N)
+
+bench: setup  ## what an event costs by us, nginx, HAProxy, Envoy and Python's proxies: under half an hour
+	@$(BIN)/python -m tests.bench --install
+
+bench-quick: setup  ## the same by us, nginx and a plain aiohttp proxy, figures 1 to 5: two minutes
+	@$(BIN)/python -m tests.bench --install --quick
 
 docs: setup  ## write the tables and maps in the READMEs anew
 	@$(BIN)/python -m tests.house.docs write

@@ -1,0 +1,52 @@
+"""The command: the tables of earlier runs, and what it says where nothing can be measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import __main__ as command
+from tests.bench import report
+from tests.bench.contenders import HAPROXY, NGINX, OURS, PLAIN, UNSTAMPED
+from tests.bench.goals import rows
+from tests.bench.results import Results
+from tests.bench.test_goals import everything
+from tests.readers.reading import Missing
+
+
+def written(file: Path, results: Results) -> str:
+    told = report.as_json(results, rows(has_compiled_part=False), subject=OURS, stored=[], about={"processor": "P"})
+    file.write_text(json.dumps(told))
+    return str(file)
+
+
+def test_tables_of_earlier_runs_are_put_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = everything({NGINX: 1.0, HAPROXY: 1.0, PLAIN: 1.6, UNSTAMPED: 1.0, OURS: 1.0})
+    parts: dict[bool, Results] = {True: Results(), False: Results()}
+    for (load, contender), taken in results.taken.items():
+        parts[load == "anchor"].taken[load, contender] = taken
+    files = [written(tmp_path / f"{name}.json", part) for name, part in parts.items()]
+    out = tmp_path / "out.md"
+    words = [word for file in files for word in ("--read", file)]
+    assert command.main([*words, "--markdown", str(out), "--json", str(tmp_path / "out.json")]) == 0
+    assert "not measured" not in out.read_text()
+    assert out.read_text().strip() in capsys.readouterr().out
+    assert Results.from_json(json.loads((tmp_path / "out.json").read_text())["results"]) == results
+
+
+def test_a_contender_that_nobody_knows_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--only", "apache"]) == 1
+    assert "nothing was measured: apache is none of nginx" in capsys.readouterr().out
+
+
+def test_without_a_compiler_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> dict[str, str]:
+        raise Missing("there is none of cc here")
+
+    monkeypatch.setattr(command, "built", missing)
+    assert command.main(["--only", PLAIN, "--load", "anchor"]) == 1
+    assert "nothing was measured: there is none of cc here" in capsys.readouterr().out
