@@ -81,7 +81,10 @@ def tiers() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _ours(name: str, title: str, *flags: str, loads: frozenset[str] = _STREAMS | {SHORT.name, LIGHT.name}) -> Contender:
+def ours(
+    name: str = OURS, title: str = "gapline", *flags: str, loads: frozenset[str] = _STREAMS | {SHORT.name, LIGHT.name}
+) -> Contender:
+    """Our sidecar, with all that it does, and with these flags."""
     arguments = (
         *("sidecar", "--hop", "bench", "--upstream", "${next}", "--listen", "127.0.0.1:${port}"),
         *("--admin", "off", "--export", "${next}", *flags),
@@ -93,7 +96,7 @@ def contenders(*, known_tiers: tuple[str, ...] | None = None) -> tuple[Contender
     """All of them, in the order in which they are told. known_tiers: other ones of the sidecar, None: those it has."""
     litellm = MIDDLES[Part.LITELLM]
     found = tiers() if known_tiers is None else known_tiers
-    others = (_ours(f"{OURS}-{tier}", f"gapline, {tier}", "--tier", tier) for tier in found)
+    others = (ours(f"{OURS}-{tier}", f"gapline, {tier}", "--tier", tier) for tier in found)
     return (
         Contender(
             name=NGINX,
@@ -127,9 +130,9 @@ def contenders(*, known_tiers: tuple[str, ...] | None = None) -> tuple[Contender
             title="plain aiohttp proxy on uvloop",
             arguments=("tests.bench.plain", "${port}", "${next}"),
         ),
-        _ours(OURS, "gapline"),
+        ours(),
         *others,
-        _ours(UNSTAMPED, "gapline, stamping off", "--passthrough", loads=frozenset({ANCHOR.name})),
+        ours(UNSTAMPED, "gapline, stamping off", "--passthrough", loads=frozenset({ANCHOR.name})),
         Contender(
             name="asgi",
             title="uvicorn + httpx",

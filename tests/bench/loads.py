@@ -58,7 +58,7 @@ class Load:
             case Kind.FLOOD:
                 return f"kind=flood&seconds={self.ramp_s + self.settle_s + self.window_s + 0.2:g}"
             case Kind.STUCK:
-                return f"kind=flood&seconds={self.ramp_s + self.window_s + 0.5:g}"
+                return f"kind=flood&seconds={self.ramp_s + self.window_s + 1.0:g}"
             case _:
                 return f"kind={self.kind}"
 
@@ -91,15 +91,24 @@ SHORT: Final = Load(
     settle_s=0.4,
     window_s=1.5,
 )
-IDLE: Final = Load(name="idle", title="1,000 idle streams", kind=Kind.IDLE, streams=1_000, ramp_s=1.5, window_s=1.0)
+IDLE: Final = Load(name="idle", title="1,000 idle streams", kind=Kind.IDLE, streams=1_000, ramp_s=1.5)
 STUCK: Final = Load(
     name="stuck",
     title="100 streams in flood that nobody reads",
     kind=Kind.STUCK,
     streams=100,
     ramp_s=0.3,
-    window_s=3.0,
+    window_s=2.7,
     grace_s=20.0,
 )
+
+
+def many(streams: int) -> Load:
+    """So many idle streams, opened no faster than Python answers requests."""
+    title = f"{streams:,} idle streams"
+    return Load(
+        name="many", title=title, kind=Kind.IDLE, streams=streams, ramp_s=streams / 400, window_s=5.0, grace_s=30.0
+    )
+
 
 LOADS: Final[Mapping[str, Load]] = {load.name: load for load in (ANCHOR, BUSY, LIGHT, FLOOD, SHORT, IDLE, STUCK)}

@@ -22,12 +22,12 @@ DESCRIPTORS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """proxy and load: numbers of cores, None where there is only one or nobody can be bound to it. is_first: measured
-    processes run in the real-time class, so that nothing else on the machine gets in their way.
+    """proxy and load: the numbers of their cores, with commas; None where there is only one, or nobody can be bound to
+    it. is_first: measured processes run in the real-time class, so that nothing else gets in their way.
     """
 
-    proxy: int | None
-    load: int | None
+    proxy: str | None
+    load: str | None
     is_first: bool
 
     @property
@@ -39,8 +39,8 @@ class Cores:
     def of_load(self) -> tuple[str, ...]:
         return self._words(self.load)
 
-    def _words(self, core: int | None) -> tuple[str, ...]:
-        bound = () if core is None else ("taskset", "-c", str(core))
+    def _words(self, core: str | None) -> tuple[str, ...]:
+        bound = () if core is None else ("taskset", "-c", core)
         return (*bound, *(("chrt", "-r", str(PRIORITY)) if self.is_first else ()))
 
     @property
@@ -54,22 +54,23 @@ class Cores:
         return f"{where}; {'real-time class' if self.is_first else 'no real-time class: other work disturbs'}"
 
 
-def cores(usable: Sequence[int], *, is_root: bool, has_taskset: bool, has_chrt: bool) -> Cores:
-    """The first two that we may use."""
+def cores(usable: Sequence[int], *, is_root: bool, has_taskset: bool, has_chrt: bool, most: int = 1) -> Cores:
+    """Of those that we may use, the last for the load, and up to so many for the proxy."""
     is_first = is_root and has_chrt
     if len(usable) < 2 or not has_taskset:
         return Cores(None, None, is_first and len(usable) > 1)
-    first, second, *_ = sorted(usable)
-    return Cores(first, second, is_first)
+    *others, last = map(str, sorted(usable))
+    return Cores(",".join(others[:most]), last, is_first)
 
 
-def here() -> Cores:
-    """Those of this machine."""
+def here(*, most: int = 1) -> Cores:
+    """Those of this machine. most: cores of a proxy."""
     return cores(
         sorted(os.sched_getaffinity(0)),
         is_root=os.geteuid() == 0,
         has_taskset=shutil.which("taskset") is not None,
         has_chrt=shutil.which("chrt") is not None,
+        most=most,
     )
 
 
@@ -80,7 +81,7 @@ def stand_aside(cores: Cores) -> None:
     with suppress(OSError, ValueError):  # a container may forbid it
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
     if cores.load is not None:
-        os.sched_setaffinity(0, {cores.load})
+        os.sched_setaffinity(0, {int(cores.load)})
     if cores.is_first:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(OWN_PRIORITY))
 

@@ -49,20 +49,24 @@ class Counted:
 class Measured:
     """One contender under one load, once.
 
-    cpu_s: processor time within window_s, of all threads. load_share: how busy the other core was. grown_bytes:
-    resident memory that came with the streams; of loads of memory only. faults: why there is no figure.
+    cpu_s: processor time within window_s, of all threads. busiest: the part of it of the busiest process. load_share:
+    how busy the other core was. grown_bytes: resident memory that came with the streams, woken_s: how long it took
+    until each had its last event and its end when all were woken; both of loads of memory only. faults: why there is
+    no figure.
     """
 
     window_s: float
     cpu_s: float
     load_share: float
     streams: int
+    busiest: float = 1.0
     events: int = 0
     requests: int = 0
     expected_events: float = 0.0
     p50_us: float = 0.0
     p99_us: float = 0.0
     grown_bytes: int = 0
+    woken_s: float = 0.0
     faults: tuple[str, ...] = ()
 
     @classmethod

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import time
+from dataclasses import replace
 from typing import Final
 
 from tests.bench.contenders import Contender
 from tests.bench.loads import Kind, Load
 from tests.bench.measured import Measured
-from tests.bench.processor import resident_bytes, spent_between_ns, spent_ns, tree
+from tests.bench.processor import busiest_share, resident_bytes, spent_between_ns, spent_ns, tree
 from tests.bench.stage import LATE_S, Running, Stage, counted
 
 START_S: Final = 0.1
 """The readers take so long to be there."""
 REST_S: Final = 0.15
 """Between two measurements: connections close, records go out."""
+OPENED_S: Final = 0.3
+"""From the last stream that was opened until idleness is looked at."""
 CALM_S: Final = 1.0
 """Before memory is looked at for the first time: what a start leaves behind is gone."""
 WARM_UP: Final = Load(
@@ -35,7 +38,9 @@ def measure(stage: Stage, running: Running, contender: Contender, load: Load) ->
 
 
 def _failed(load: Load, *faults: str) -> Measured:
-    return Measured(window_s=load.window_s, cpu_s=0.0, load_share=0.0, streams=load.streams, faults=faults)
+    return Measured(
+        window_s=load.window_s, cpu_s=0.0, load_share=0.0, streams=load.streams, faults=tuple(filter(None, faults))
+    )
 
 
 def _window(stage: Stage, running: Running, contender: Contender, load: Load) -> Measured:
@@ -61,8 +66,9 @@ def _window(stage: Stage, running: Running, contender: Contender, load: Load) ->
         load_share=spent_between_ns(others_before, others_after) / 1e9 / window_s,
         sent_events=None if contender.is_loose else stage.sent_events(),
     )
+    measured = replace(measured, busiest=busiest_share(before, after))
     time.sleep(REST_S)
-    return measured if not measured.faults else _failed(load, *measured.faults, *([said] if said else []))
+    return measured if not measured.faults else _failed(load, *measured.faults, said)
 
 
 def _memory(stage: Stage, running: Running, contender: Contender, load: Load) -> Measured:
@@ -79,16 +85,29 @@ def _memory(stage: Stage, running: Running, contender: Contender, load: Load) ->
         assert readers.stdin is not None
         assert readers.stdout is not None
         readers.stdout.readline()  # they say that all is open, at the latest after their grace
+        time.sleep(OPENED_S)
+        pids = tree(pid)
+        before, before_ns = spent_ns(pids), time.monotonic_ns()
         time.sleep(load.window_s)
-        grown_bytes = resident_bytes(tree(pid)) - before_bytes
+        after, after_ns = spent_ns(pids), time.monotonic_ns()
+        grown_bytes = resident_bytes(pids) - before_bytes
+        woken_ns = time.monotonic_ns()
         readers.stdin.write("go\n")
         readers.stdin.flush()
         if load.kind is Kind.IDLE:
             stage.go()
         found, said = counted(readers, within_s=load.grace_s + LATE_S)
+        woken_s = (time.monotonic_ns() - woken_ns) / 1e9
     if faults := found.faults(sent_events=stage.sent_events()):
         return _failed(load, *faults, said)
-    return Measured(window_s=load.window_s, cpu_s=0.0, load_share=0.0, streams=load.streams, grown_bytes=grown_bytes)
+    return Measured(
+        window_s=(after_ns - before_ns) / 1e9,
+        cpu_s=spent_between_ns(before, after) / 1e9,
+        load_share=0.0,
+        streams=load.streams,
+        grown_bytes=grown_bytes,
+        woken_s=woken_s,
+    )
 
 
 def _sleep_until(at_ns: int) -> None:

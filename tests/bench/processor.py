@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,15 @@ def resident_pages_of(statm: str) -> int:
 def spent_between_ns(before: Spent, after: Spent) -> int:
     """What all threads of the second look used since the first; one that is new counts from its beginning."""
     return sum(max(0, run_ns - before.get(thread, 0)) for thread, run_ns in after.items())
+
+
+def busiest_share(before: Spent, after: Spent) -> float:
+    """The part of all that the process used that used most; 1 where nobody used anything."""
+    by_process: Counter[int] = Counter()
+    for thread, run_ns in after.items():
+        by_process[thread[0]] += max(0, run_ns - before.get(thread, 0))
+    total_ns = by_process.total()
+    return max(by_process.values()) / total_ns if total_ns else 1.0
 
 
 def tree(pid: int, *, proc: Path = PROC) -> list[int]:

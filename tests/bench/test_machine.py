@@ -9,9 +9,14 @@ ROOT = {"is_root": True, "has_taskset": True, "has_chrt": True}
 
 def test_proxy_and_load_have_a_core_each() -> None:
     found = cores([3, 1, 2], **ROOT)
-    assert found == Cores(1, 2, is_first=True)
+    assert found == Cores("1", "3", is_first=True)
     assert found.of_proxy == ("taskset", "-c", "1", "chrt", "-r", "10")
-    assert found.of_load == ("taskset", "-c", "2", "chrt", "-r", "10")
+    assert found.of_load == ("taskset", "-c", "3", "chrt", "-r", "10")
+
+
+def test_a_proxy_of_several_workers_has_all_cores_but_one() -> None:
+    assert cores([0, 1, 2, 3], **ROOT, most=4).proxy == "0,1,2"
+    assert cores([0, 1, 2, 3], **ROOT, most=2) == Cores("0,1", "3", is_first=True)
 
 
 def test_without_root_nothing_runs_first() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.bench.processor import (
     PAGE_BYTES,
+    busiest_share,
     resident_bytes,
     resident_pages_of,
     run_ns_of,
@@ -38,6 +39,12 @@ def test_threads_that_are_new_count_in_full_and_those_that_ended_not_at_all() ->
     before = {(1, 1): 100, (1, 2): 50}
     after = {(1, 1): 130, (1, 3): 7}
     assert spent_between_ns(before, after) == 37
+
+
+def test_of_two_processes_the_busier_one_is_known() -> None:
+    before = {(1, 1): 100, (2, 2): 100}
+    assert busiest_share(before, {(1, 1): 110, (1, 3): 20, (2, 2): 110}) == 0.75
+    assert busiest_share(before, before) == 1.0
 
 
 def test_a_tree_is_a_process_and_all_below_it(tmp_path: Path) -> None:
