@@ -18,11 +18,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-import sidecar
 from otel.demo.processes import StartError, exit_on_signals
+from sidecar.native import COMPILED
 from tests.bench import report
 from tests.bench.building import built
 from tests.bench.contenders import NGINX, OURS, PLAIN, UNSTAMPED, Contender, contenders
@@ -63,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"nothing was measured: {error}")
         return 1
     finally:  # a run that breaks off says what it found until then
-        goals = rows(has_compiled_part=has_compiled_part())
+        goals = rows(has_compiled=COMPILED is not None)
         weighed = stored(seed=SEED) if results.taken else []
         told = report.markdown(results, known, goals, subject=options.subject, stored=weighed, about=about)
         say(f"\n{told}")
@@ -73,11 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             told_json = report.as_json(results, goals, subject=options.subject, stored=weighed, about=about)
             options.json.write_text(json.dumps(told_json, indent=1))
     return 0
-
-
-def has_compiled_part() -> bool:
-    """The sidecar here has one, and uses it."""
-    return any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in Path(sidecar.__path__[0]).rglob("*"))
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

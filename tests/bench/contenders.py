@@ -9,6 +9,7 @@ from string import Template
 from typing import Final
 
 from otel.demo.processes import READY_WITHIN_S, Command
+from sidecar.native import COMPILED
 from sidecar.options import OPTIONS
 from tests.bench.loads import ANCHOR, BUSY, FLOOD, IDLE, LIGHT, LOADS, SHORT, STUCK
 from tests.lab.middles import IMPORTS_WITHIN_S, MIDDLES, Part
@@ -18,8 +19,10 @@ CONFIG: Final = "config.yaml"
 """Envoy goes by the ending, the others by what they are told."""
 
 NGINX, HAPROXY, PLAIN, OURS, UNSTAMPED = "nginx", "haproxy", "plain", "ours", "unstamped"
+OURS_IN_PYTHON, UNSTAMPED_IN_PYTHON = "ours-python", "unstamped-python"
 TIERS: Final = ("auto", "splice", "push", "pull")
 _EVERY: Final = frozenset(LOADS)
+_ANCHOR: Final = frozenset({ANCHOR.name})
 _STREAMS: Final = frozenset({ANCHOR.name, BUSY.name, FLOOD.name, IDLE.name, STUCK.name})
 
 
@@ -92,8 +95,13 @@ def ours(
     return Contender(name=name, title=title, arguments=arguments, loads=loads)
 
 
-def contenders(*, known_tiers: tuple[str, ...] | None = None) -> tuple[Contender, ...]:
-    """All of them, in the order in which they are told. known_tiers: other ones of the sidecar, None: those it has."""
+def contenders(
+    *, known_tiers: tuple[str, ...] | None = None, has_compiled: bool = COMPILED is not None
+) -> tuple[Contender, ...]:
+    """All of them, in the order in which they are told. known_tiers: other ones of the sidecar, None: those it has.
+    has_compiled: its compiled parts are there, so that it is also measured without them.
+    """
+    in_python = ("--compiled", "off")
     litellm = MIDDLES[Part.LITELLM]
     found = tiers() if known_tiers is None else known_tiers
     others = (ours(f"{OURS}-{tier}", f"gapline, {tier}", "--tier", tier) for tier in found)
@@ -132,7 +140,13 @@ def contenders(*, known_tiers: tuple[str, ...] | None = None) -> tuple[Contender
         ),
         ours(),
         *others,
-        ours(UNSTAMPED, "gapline, stamping off", "--passthrough", loads=frozenset({ANCHOR.name})),
+        *((ours(OURS_IN_PYTHON, "gapline, nothing compiled", *in_python),) if has_compiled else ()),
+        ours(UNSTAMPED, "gapline, stamping off", "--passthrough", loads=_ANCHOR),
+        *(
+            (ours(UNSTAMPED_IN_PYTHON, "that, nothing compiled", "--passthrough", *in_python, loads=_ANCHOR),)
+            if has_compiled
+            else ()
+        ),
         Contender(
             name="asgi",
             title="uvicorn + httpx",

@@ -23,7 +23,8 @@ from typing import Final, cast
 import uvloop
 from aiohttp import web
 
-from tests.bench.contenders import OURS, PLAIN, UNSTAMPED, tiers
+from sidecar.native import COMPILED
+from tests.bench.contenders import OURS, OURS_IN_PYTHON, PLAIN, UNSTAMPED, tiers
 from tests.bench.plain import application
 from tests.bench.spreads import Spread, ratios
 from tests.support.script import parsed, post, sidecar
@@ -167,7 +168,8 @@ async def ours(url: str, **flags: str) -> AsyncIterator[int]:
 def proxies(url: str) -> dict[str, AbstractAsyncContextManager[int]]:
     """Everything that is compared, not yet running."""
     others = {f"{OURS}-{tier}": ours(url, tier=tier) for tier in tiers()}
-    return {PLAIN: plain(url), OURS: ours(url), UNSTAMPED: ours(url, passthrough="true"), **others}
+    in_python = {} if COMPILED is None else {OURS_IN_PYTHON: ours(url, compiled="off")}
+    return {PLAIN: plain(url), OURS: ours(url), UNSTAMPED: ours(url, passthrough="true"), **others, **in_python}
 
 
 async def compare(*, repetitions: int = REPETITIONS) -> dict[str, Spread]:
@@ -216,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     found = uvloop.run(compare(repetitions=options.repetitions))
     for name, spread in found.items():
-        print(f"{name:<12} {spread.text()} × {PLAIN}")
+        print(f"{name:<14} {spread.text()} × {PLAIN}")
     for complaint in (complaints := too_dear(found)):
         print(complaint)
     return 1 if complaints else 0

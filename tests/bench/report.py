@@ -57,16 +57,17 @@ def goal_table(results: Results, rows: Sequence[Row], *, subject: str, stored: S
     """The figures that must be reached."""
     lines = []
     for row in rows:
-        reached = [goal.of(results, subject) for goal in row.must]
+        whose = row.of or subject
+        reached = [goal.of(results, whose) for goal in row.must]
         lines.append(
             [
                 str(row.number),
                 row.title,
                 "; ".join(goal.text for goal in row.must),
                 row.aim.text,
-                "; ".join(_text(spread, goal.form) for goal, spread in zip(row.must, reached, strict=True)),
-                _aimed(row, results, subject),
-                _verdict(row, results, subject),
+                "; ".join(_text(spread, goal.form, goal.unit) for goal, spread in zip(row.must, reached, strict=True)),
+                _aimed(row, results, whose),
+                _verdict(row, results, whose),
             ]
         )
     if stored:
@@ -85,8 +86,8 @@ def as_json(
             {
                 "row": row.number,
                 "title": row.title,
-                "met": _verdict(row, results, subject),
-                **_goals(row, results, subject),
+                "met": _verdict(row, results, row.of or subject),
+                **_goals(row, results, row.of or subject),
             }
             for row in rows
         ],
@@ -120,7 +121,7 @@ def _aimed(row: Row, results: Results, subject: str) -> str:
     """What was reached of an aim that is compared with something else than the must."""
     (first, *_) = row.must
     is_same = (row.aim.figure, row.aim.against, row.aim.compared) == (first.figure, first.against, first.compared)
-    return "" if is_same else _text(row.aim.of(results, subject), row.aim.form)
+    return "" if is_same else _text(row.aim.of(results, subject), row.aim.form, row.aim.unit)
 
 
 def _stored_line(stored: Sequence[Stored]) -> list[str]:
@@ -132,8 +133,8 @@ def _stored_line(stored: Sequence[Stored]) -> list[str]:
     return ["10", "stored timeline, bytes per event", *limits, spread.text("{:.1f}"), "", met]
 
 
-def _text(spread: Spread | None, form: str) -> str:
-    return NONE if spread is None else spread.text(form)
+def _text(spread: Spread | None, form: str, unit: str = "") -> str:
+    return NONE if spread is None else spread.text(form, unit)
 
 
 def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -22,11 +22,12 @@ class Spread:
         """None where there is no figure."""
         return cls(median(figures), min(figures), max(figures), len(figures)) if figures else None
 
-    def text(self, form: str = "{:.2f}") -> str:
-        """As `1.21 (1.18–1.30)`, each number in this form; the spread of a single figure is none."""
+    def text(self, form: str = "{:.2f}", unit: str = "") -> str:
+        """As `1.21 (1.18–1.30)`, each number in this form; a single figure has no spread."""
+        told = form.format(self.median) + unit
         if self.count == 1:
-            return form.format(self.median)
-        return f"{form.format(self.median)} ({form.format(self.least)}–{form.format(self.most)})"
+            return told
+        return f"{told} ({form.format(self.least)}–{form.format(self.most)})"
 
 
 def ratios(figures: Sequence[float], others: Sequence[float]) -> list[float]:

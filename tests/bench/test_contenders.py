@@ -13,7 +13,7 @@ from tests.bench.contenders import CONFIG, NGINX, OURS, PLAIN, UNSTAMPED, Conten
 from tests.bench.loads import ANCHOR, LOADS
 from tests.lab.installed import DEBIAN, PYPI
 
-ALL = contenders(known_tiers=("push", "pull"))
+ALL = contenders(known_tiers=("push", "pull"), has_compiled=True)
 
 
 def command(contender: Contender, folder: Path) -> list[str]:
@@ -55,12 +55,13 @@ def test_those_that_others_are_compared_with_are_under_the_anchor() -> None:
 
 
 def test_our_flags_are_settings_of_the_sidecar(tmp_path: Path) -> None:
-    known = [each for each in contenders() if each.arguments[0] == "sidecar"]
+    known = [each for each in contenders(has_compiled=True) if each.arguments[0] == "sidecar"]
     for contender in known:
         words = command(contender, tmp_path)
         config = config_of(vars(parser().parse_args(words[words.index("sidecar") + 1 :])), {})
         assert config.export is not None
-        assert config.passthrough is (contender.name == UNSTAMPED)
+        assert config.passthrough is contender.name.startswith(UNSTAMPED)
+        assert (config.compiled == "off") is contender.name.endswith("python")
 
 
 def test_tiers_are_those_that_the_option_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,4 +69,7 @@ def test_tiers_are_those_that_the_option_takes(monkeypatch: pytest.MonkeyPatch) 
     assert tiers() == ()
     monkeypatch.setattr(table, "OPTIONS", (Option("tier", choice("auto", "push", "pull"), "auto", "how"),))
     assert tiers() == ("push", "pull")
-    assert {each.name for each in contenders() if each.name.startswith("ours-")} == {"ours-push", "ours-pull"}
+    assert {each.name for each in contenders(has_compiled=False) if each.name.startswith("ours-")} == {
+        "ours-push",
+        "ours-pull",
+    }

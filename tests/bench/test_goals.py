@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.contenders import HAPROXY, NGINX, OURS, PLAIN, UNSTAMPED, contenders
+from tests.bench.contenders import HAPROXY, NGINX, OURS, OURS_IN_PYTHON, PLAIN, UNSTAMPED, contenders
 from tests.bench.goals import FIGURES, Row, rows
 from tests.bench.loads import LOADS
 from tests.bench.measured import Measured
 from tests.bench.results import Results
 from tests.bench.spreads import Spread
 
-ROWS = rows(has_compiled_part=False)
+ROWS = rows(has_compiled=False)
 
 
 def everything(cost: dict[str, float]) -> Results:
@@ -59,20 +59,19 @@ def test_figures_of_nobody_are_not_known() -> None:
 
 
 def test_a_compiled_part_has_to_cost_less() -> None:
-    (without,), (compiled,) = (
-        next(row.must for row in rows(has_compiled_part=compiled) if row.number == 3) for compiled in (False, True)
-    )
+    (alone,) = [row for row in ROWS if row.number == 3]
+    compiled, in_python = [row for row in rows(has_compiled=True) if row.number == 3]
     between = Spread(1.1, 1.1, 1.1, 1)
-    assert without.is_met(between)
-    assert not compiled.is_met(between)
+    assert [row.must[0].is_met(between) for row in (alone, compiled, in_python)] == [True, False, True]
+    assert (compiled.of, in_python.of) == (None, OURS_IN_PYTHON)
 
 
 def test_rows_are_numbered_in_order_and_compare_with_whom_is_measured() -> None:
     assert [row.number for row in ROWS] == list(range(1, 10))
-    by_name = {each.name: each for each in contenders()}
-    for row in ROWS:
+    by_name = {each.name: each for each in contenders(has_compiled=True)}
+    for row in (*ROWS, *rows(has_compiled=True)):
         for goal in (*row.must, row.aim):
-            assert goal.load.name in by_name[OURS].loads
+            assert goal.load.name in by_name[row.of or OURS].loads
             assert not goal.against or goal.load.name in by_name[goal.against].loads
 
 

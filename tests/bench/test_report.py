@@ -14,7 +14,7 @@ from tests.bench.stored import Stored
 from tests.bench.test_goals import everything
 from tests.lab.shapes import Shape
 
-ROWS = rows(has_compiled_part=False)
+ROWS = rows(has_compiled=False)
 STORED = [Stored(Shape.STEADY, 100, 250), Stored(Shape.FLOOD, 100, 330)]
 SAME = {NGINX: 1.0, HAPROXY: 1.0, PLAIN: 1.6, UNSTAMPED: 1.0, OURS: 1.0}
 

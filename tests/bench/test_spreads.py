@@ -35,4 +35,5 @@ def test_differences_are_taken_within_a_repetition() -> None:
 
 def test_a_spread_is_told_where_there_is_one() -> None:
     assert Spread(1.21, 1.18, 1.3, 5).text() == "1.21 (1.18–1.30)"
-    assert Spread(1.21, 1.21, 1.21, 1).text("{:.1f}") == "1.2"
+    assert Spread(1.21, 1.21, 1.21, 1).text("{:.1f}", " KB") == "1.2 KB"
+    assert Spread(85, 70, 90, 3).text("{:.0f}", " %") == "85 % (70–90)"
