@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}; 3 repetitions")
-    parser.add_argument("--all", action="store_true", help="LiteLLM, too: 900 MB, and minutes to install")
+    parser.add_argument("--all", action="store_true", help="get LiteLLM, too: 900 MB, and minutes")
     parser.add_argument("--install", action="store_true", help="get the programs that are missing, where we may")
     parser.add_argument("--only", action="append", metavar="NAME", help="this contender; repeatable [all]")
     parser.add_argument("--load", action="append", choices=LOADS, metavar="NAME", help=f"of {', '.join(LOADS)} [all]")
@@ -97,17 +97,17 @@ def _run(options: argparse.Namespace, known: Sequence[Contender], results: Resul
         raise Missing(f"{', '.join(sorted(unknown))} is none of {', '.join(each.name for each in known)}")
     names = options.load or ([load.name for load in QUICK_LOADS] if options.quick else list(LOADS))
     loads = [LOADS[name] for name in names]
-    chosen = [
-        each
-        for each in known
-        if each.name in wanted and not each.loads.isdisjoint(names) and (options.all or not each.is_heavy)
-    ]
+    chosen = [each for each in known if each.name in wanted and not each.loads.isdisjoint(names)]
     say("compiling the upstream and the readers, where that was not done before")
-    programs = found([each.program for each in chosen if each.program is not None], may_install=options.install)
-    paths = {**programs.paths, **built()}
+    paths, missing = built(), {}
+    for is_heavy in (False, True):
+        needed = [each.program for each in chosen if each.program is not None and each.is_heavy is is_heavy]
+        programs = found(needed, may_install=options.install and (options.all or not is_heavy))
+        paths |= programs.paths
+        missing |= programs.missing
     for name, path in paths.items():
         say(f"{name}: {path}")
-    for name, why in programs.missing.items():
+    for name, why in missing.items():
         say(f"no {name} in this run: {why}")
     chosen = [each for each in chosen if each.program is None or each.program in paths]
     own = here()

@@ -12,6 +12,8 @@ from tests.bench.results import Results
 from tests.bench.spreads import Spread
 from tests.bench.stored import AIM_BYTES, MUST_BYTES, Stored
 
+FULL = 0.93
+"""Of a core: in the real-time class nobody gets more than 95 %."""
 NONE = "–"
 """Not measured, or something was wrong: then it is told below the table."""
 
@@ -50,6 +52,8 @@ def load_table(results: Results, contenders: Sequence[Contender], load: Load) ->
         lines.append([each.title, *cells])
         if wrong := results.faults(load.name, each.name):
             faults.append(f"{each.title} has no figure: {'; '.join(wrong)[:300]}")
+        elif max(taken.load_share for taken in results.taken[load.name, each.name]) > FULL:
+            faults.append(f"{each.title}: upstream and readers had no more to give, so it may have more")
     return "\n".join([*_table(heads, lines), *(f"\n{fault}" for fault in faults)])
 
 

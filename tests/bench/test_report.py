@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tests.bench import report
 from tests.bench.contenders import HAPROXY, NGINX, OURS, PLAIN, UNSTAMPED, contenders
@@ -59,6 +60,14 @@ def test_who_did_anything_wrong_stands_without_a_figure_and_with_the_reason() ->
     assert "plain aiohttp proxy on uvloop has no figure: 3 × order" in table
     (line,) = [line for line in table.splitlines() if line.startswith("| plain")]
     assert {cell.strip() for cell in line.strip("|").split("|")[1:]} == {report.NONE}
+
+
+def test_a_load_at_its_own_limit_is_told() -> None:
+    results = everything(SAME)
+    results.taken[ANCHOR.name, PLAIN] = [replace(taken, load_share=0.94) for taken in results.taken[ANCHOR.name, PLAIN]]
+    table = report.load_table(results, contenders(), ANCHOR)
+    assert table is not None
+    assert table.count("had no more to give") == 1
 
 
 def test_a_load_that_nobody_stood_under_has_no_table() -> None:
