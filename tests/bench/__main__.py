@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from tests.bench.contenders import NGINX, OURS, PLAIN, UNSTAMPED, Contender, con
 from tests.bench.goals import rows
 from tests.bench.loads import ANCHOR, BUSY, LOADS
 from tests.bench.machine import here, machine, stand_aside
-from tests.bench.measuring import measure
+from tests.bench.measuring import WARM_UP, measure
 from tests.bench.order import Turn, turns
 from tests.bench.results import Results
 from tests.bench.stage import Running, Stage, staged
@@ -118,8 +118,23 @@ def _run(options: argparse.Namespace, known: Sequence[Contender], results: Resul
         tempfile.TemporaryDirectory(prefix="gapline-bench-") as folder,
         staged(folder=Path(folder), cores=own, paths=paths) as stage,
     ):
+        chosen = list(_able(stage, chosen, say))
         _windows(stage, list(turns(chosen, loads, repetitions=options.repetitions or few)), results, say)
         _memory(stage, list(turns(chosen, loads, repetitions=options.repetitions or 3)), results, say)
+
+
+def _able(stage: Stage, chosen: Sequence[Contender], say: Say) -> Iterator[Contender]:
+    """Those that start, and pass a few streams on."""
+    for contender in chosen:
+        try:
+            with stage.running([contender]) as running:
+                faults = measure(stage, running, contender, WARM_UP).faults
+        except StartError as error:
+            faults = (str(error),)
+        if faults:
+            say(f"no {contender.title} in this run: {'; '.join(faults)}")
+        else:
+            yield contender
 
 
 def _windows(stage: Stage, all_turns: Sequence[Turn], results: Results, say: Say) -> None:
