@@ -13,11 +13,12 @@ from itertools import groupby
 from typing import Final
 
 from otel import decompose
-from otel.decompose import SOURCE, Decomposition, Kind, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.departure import over_ns
 from otel.findings import Cause, Finding
 from otel.hop import OUTPUT, Ending, Hop
 from otel.join import Path
+from otel.lineup import SOURCE, Kind, Segment
 from otel.waits import Seen
 
 CERTAIN: Final = 0.9

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from otel import decompose
-from otel.decompose import Kind, Lineup, Segment
 from otel.findings import IDLE_TIMERS_NS, Cause, Facts, Finding
 from otel.hop import CLIENT, OUTPUT, Ending, Hop, Side, TapRole
 from otel.join import Path
+from otel.lineup import SOURCE, Kind, Lineup, Segment
 from otel.silence import began, silent_ns, timer_behind, was_reaped
 
 _UPSTREAM_ENDED: Final = {
@@ -153,7 +152,7 @@ def _ours(hop: Hop) -> Finding | None:
 
 def _ending(taps: Sequence[Hop], n: int, cause: Cause, detail: str, lineup: Lineup | None) -> Finding:
     if n == 0:
-        segment = Segment(Kind.SOURCE, decompose.SOURCE, taps[0].place.tap)
+        segment = Segment(Kind.SOURCE, SOURCE, taps[0].place.tap)
     elif n == _reader_at(taps):
         segment = Segment(Kind.READER, taps[n - 1].place.tap, CLIENT)
     else:

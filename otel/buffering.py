@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from otel.decompose import HOLD_NS, Decomposition, Kind, Lineup, Segment, Wait
+from otel.decompose import HOLD_NS, Decomposition, Wait
+from otel.lineup import Kind, Lineup, Segment
 from otel.release import Hold, holds
 
 LOOK_NS: Final = 100_000_000

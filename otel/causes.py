@@ -8,10 +8,11 @@ from itertools import islice, pairwise, takewhile
 from typing import Final
 
 from otel.align import Lane
-from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.evidence import IN_DOUBT, Stuck, Whereabouts, whereabouts, whereabouts_over
 from otel.findings import Cause, Policy
 from otel.hop import EventClass
+from otel.lineup import Kind, Lineup, Segment
 from otel.pace import Behind
 from otel.rhythm import Rhythm
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from otel.decompose import Kind, Segment
 from otel.findings import MS, Cause, Facts, Finding
 from otel.hop import WEBSOCKET, EventClass, Hop
+from otel.lineup import Kind, Segment
 
 WENT_ON_NS: Final = 1_000 * MS
 """Many servers look for a reader that left now and then only: less is no fault."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from otel import decompose
-from otel.decompose import Decomposition, Kind, Wait
+from otel.decompose import Decomposition, Wait
 from otel.findings import Cause, Finding
 from otel.hop import EngineEvidence, EngineSnapshot, Hop, TapRole
 from otel.join import Path
+from otel.lineup import Kind, line_up
 
 Facts = dict[str, str | int | float]
 
@@ -51,7 +51,7 @@ def _source_and_silence(path: Path, wait: Decomposition) -> tuple[Hop, int, int]
     """The tap nearest the source, and from when until when it saw nothing, by its own clock."""
     if all(hop.engine is None for hop in path.taps):
         return None  # which is usual, and lining up is not cheap
-    lineup, _ = decompose.line_up(path.taps)
+    lineup, _ = line_up(path.taps)
     if lineup is None:
         return None
     source = lineup.lanes[0]

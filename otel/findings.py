@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from otel.decompose import Decomposition, Kind, Segment
+from otel.decompose import Decomposition
 from otel.evidence import Stuck, Unread, Whereabouts
 from otel.hop import CLIENT, EGRESS
+from otel.lineup import Kind, Segment
 from otel.pace import Gaps
 from otel.rhythm import Rhythm
 from otel.tempo import Tempo

@@ -21,8 +21,9 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from otel.align import STEP_NS, Lane, Window, acknowledged
-from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.hop import OUTPUT
+from otel.lineup import Kind, Lineup, Segment
 from otel.rhythm import BURST_GAP_NS, CAP_FROM_GAPS, P90
 
 DRIFT_PPM: Final = 1_000

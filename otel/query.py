@@ -10,15 +10,15 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any, Final
 
-from otel import decompose
 from otel.align import window_of
-from otel.decompose import Decomposition, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.engine import engine_facts
 from otel.evidence import Stuck
 from otel.findings import ATTEMPTS_TOLD, Cause, Finding, Status, Verdict
 from otel.hop import Ending, Hop, Side, State, Timeline
 from otel.instants import rfc3339
 from otel.join import Path
+from otel.lineup import Segment, line_up
 from otel.sentence import blamed, owner, sentence
 from otel.tempo import Tempo
 from otel.verdict import lag_ns, longest_gap_ns
@@ -286,7 +286,7 @@ def _shifts(taps: Sequence[Hop]) -> list[int]:
 
 
 def _latest_start(inner: Hop, outer: Hop) -> int:
-    lineup, _ = decompose.line_up([inner, outer])
+    lineup, _ = line_up([inner, outer])
     if lineup is None or len(lineup.lanes) < 2:
         return outer.moments.request_forwarded_ns or 0
     sent, received = lineup.lanes
@@ -329,7 +329,7 @@ def _wait_on_last_lane(path: Path, wait: Decomposition | None) -> Answer | None:
 
 def _span_of_wait(path: Path, wait: Decomposition | None) -> tuple[int, int] | None:
     """From when until when the reader waited, ns on the last tap's lane."""
-    lineup, _ = decompose.line_up(path.taps)
+    lineup, _ = line_up(path.taps)
     if wait is None or lineup is None:
         return None
     stop = {

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from otel.decompose import Decomposition, Kind, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.findings import Cause, Finding, Reach, Status, Verdict
 from otel.hop import CLIENT, EGRESS, Ending
 from otel.join import Path
+from otel.lineup import Kind, Segment
 from otel.tempo import Tempo
 
 ALSO_TOLD: Final = 2

@@ -14,15 +14,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from otel import decompose
 from otel.attempts import with_lost
 from otel.breakoff import broken_off
-from otel.decompose import Kind, Lineup, Segment, Wait
+from otel.decompose import Wait
 from otel.departure import with_ignored
 from otel.evidence import IN_DOUBT, Stuck, Whereabouts, unread
 from otel.findings import ATTEMPTS_TOLD, Cause, Finding, Policy, Reach, Status, Verdict
 from otel.hop import CLIENT, Ending, Hop, TapRole
 from otel.join import Path
+from otel.lineup import Kind, Lineup, Segment, line_up, meets_websocket
 from otel.rhythm import Rhythm
 from otel.stretches import stretches_of
 from otel.tempo import tempo_of
@@ -35,7 +35,7 @@ SAME_SHARE: Final = 0.8
 def judge(path: Path, policy: Policy | None = None) -> Verdict:
     """The verdict on one path. A pure function of it: no clock, and no hop's wall clock either."""
     policy = policy or Policy()
-    lineup, unaligned = decompose.line_up(path.taps)
+    lineup, unaligned = line_up(path.taps)
     missing = [*path.missing, *(f"events of {name} could not be lined up with the others" for name in unaligned)]
     broken = broken_off(path, lineup, timers_ns=policy.idle_timers_ns)
     breaks = [finding for each in broken for finding in with_ignored(each, path.taps)]
@@ -76,7 +76,7 @@ def judge(path: Path, policy: Policy | None = None) -> Verdict:
 
 def _blind(path: Path, lineup: Lineup | None, seen: Seen, policy: Policy) -> str | None:
     """Why nothing can be said where nothing was found, None where there is nothing to be found."""
-    if decompose.meets_websocket(path.taps):
+    if meets_websocket(path.taps):
         return "who was waited for, where messages of a WebSocket meet the events of an answer"
     if lineup is None:
         return None if _is_empty(path) else "no tap saw an event of the answer"
@@ -197,7 +197,7 @@ def _weighed(finding: Finding, path: Path, lineup: Lineup | None) -> Finding:
     if _lost_segment(path) or path.unproven:
         confidence *= 0.7
     if lineup is not None and finding.decomposition is not None:
-        confidence *= lineup.likeness(finding.decomposition)
+        confidence *= lineup.likeness(finding.decomposition.ended_by)
     tried = [hop for hop in path.others if not _is_besides(hop, path)]
     if (tried and finding.segment.kind is Kind.SOURCE) or (path.others and finding.segment.kind is Kind.BETWEEN):
         confidence *= 0.6  # an attempt that is not on the path, or a call besides, may have taken part of the time

@@ -15,10 +15,11 @@ from otel import decompose, pace
 from otel.align import Lane
 from otel.buffering import EDGE, LOOK_NS, Comb, combs_of
 from otel.causes import cause_behind, cause_of, cause_of_pace
-from otel.decompose import Decomposition, Kind, Lineup, Segment, Wait
+from otel.decompose import Decomposition, Wait
 from otel.evidence import Stuck, Whereabouts
 from otel.findings import Cause, Finding, Policy
 from otel.hop import WEBSOCKET
+from otel.lineup import Kind, Lineup, Segment
 from otel.rhythm import Rhythm, rhythm_of
 
 WAITS_LOOKED_AT: Final = 1_000

@@ -12,6 +12,7 @@ from otel import decompose
 from otel.demo.answer import Answer, Receipt
 from otel.hop import Ending, EventClass, Side
 from otel.join import join
+from otel.lineup import line_up
 from tests.lab.record import record
 from tests.support.chain import Chain, S, run
 
@@ -70,7 +71,7 @@ def test_it_lines_up_with_the_taps_by_its_receipts_alone(is_exact, late_ms, char
     taken = [s.taken_ns or 0 for s in hops[-1].timeline.stamps]
     seen = answer(*(Receipt(ns / S + late_ms / 1e3, chars) for ns in taken))
     path = join([*hops, record(seen, outermost=hops[-1], is_exact=is_exact)])
-    lineup, unaligned = decompose.line_up(path.taps)
+    lineup, unaligned = line_up(path.taps)
     assert lineup is not None
     assert not unaligned
     assert lineup.by_ordinal

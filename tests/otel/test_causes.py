@@ -8,11 +8,12 @@ import pytest
 
 from otel import decompose
 from otel.causes import cause_behind, cause_of
-from otel.decompose import Decomposition, Kind, Lineup, Wait
+from otel.decompose import Decomposition, Wait
 from otel.evidence import Whereabouts
 from otel.findings import Cause, Policy
 from otel.hop import EventClass
 from otel.join import join
+from otel.lineup import Kind, Lineup, line_up
 from otel.rhythm import rhythm_of
 from tests.support.chain import GATEWAY, MS, Chain, S, run
 
@@ -22,7 +23,7 @@ RHYTHM = rhythm_of([25 * MS] * 60, floor_ns=POLICY.floor_ns, ceiling_ns=POLICY.c
 
 
 def lined_up(chain: Chain) -> Lineup:
-    lineup, _ = decompose.line_up(join(run(chain)).taps)
+    lineup, _ = line_up(join(run(chain)).taps)
     assert lineup is not None
     return lineup
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import decompose
-from otel.decompose import Kind, Segment, Wait
+from otel.decompose import Wait
 from otel.hop import Interval
+from otel.lineup import line_up
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
 
 def lineup(chain: Chain):
-    found, unaligned = decompose.line_up(run(chain))
+    found, unaligned = line_up(run(chain))
     assert found is not None
     assert not unaligned
     return found
@@ -23,18 +24,6 @@ def lineup(chain: Chain):
 
 def terms(wait) -> dict[str, int]:
     return {segment.label: ns for segment, ns in wait.terms.items()}
-
-
-def test_segments_are_named_by_the_taps_at_their_ends():
-    assert list(terms(decompose.gap_before(lineup(Chain()), 5))) == [
-        "source",
-        f"self:{WORKER}",
-        f"{WORKER}>{PROXY}",
-        f"self:{PROXY}",
-        f"{PROXY}>{GATEWAY}",
-        f"self:{GATEWAY}",
-        f"{GATEWAY}>client",
-    ]
 
 
 def test_an_ordinary_gap_is_the_sources():
@@ -122,7 +111,7 @@ def test_so_is_one_behind_which_a_hop_passes_on_what_it_had_kept_in_smaller_piec
 def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop, at, ms):
     """Lab seed 2, case 21: the reader had the event before, and its wait seemed to begin one event too early."""
     hops, handed, end = frozen_at_hand_over(hop, at, ms, is_written_before=True)
-    found, _ = decompose.line_up(hops)
+    found, _ = line_up(hops)
     wait = decompose.gap_before(found, at + 1) if at < 119 else decompose.end(found)
     assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
     if hop == GATEWAY:
@@ -133,7 +122,7 @@ def test_a_freeze_between_hand_over_and_stamp_is_counted_from_the_hand_over(hop,
 def test_a_freeze_between_reading_and_hand_over_is_our_own_though_it_counts_as_handed_over(hop, at, ms):
     """Lab seed 1, case 235: the next hop had that event only afterwards, and was charged with all of it."""
     hops, _, _ = frozen_at_hand_over(hop, at, ms, is_written_before=False)
-    found, _ = decompose.line_up(hops)
+    found, _ = line_up(hops)
     wait = decompose.gap_before(found, at) if at else decompose.first_event(found)
     assert terms(wait)[f"self:{hop}"] == pytest.approx(ms * MS, abs=30 * MS)
     assert sum(wait.terms.values()) == wait.gap_ns
@@ -163,7 +152,3 @@ def frozen_at_hand_over(hop, at, ms, *, is_written_before):
             moments=replace(hops[tap].moments, upstream_ended_ns=last, downstream_ended_ns=last + 100_000),
         )
     return hops, handed, end
-
-
-def test_a_client_record_is_the_readers_segment():
-    assert Segment(Kind.READER, GATEWAY, "client").label == f"{GATEWAY}>client"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel import decompose
 from otel.decompose import Wait
 from otel.findings import Cause, Policy, Status
 from otel.hop import Blocked, Hop, KernelSample
 from otel.join import join
+from otel.lineup import line_up
 from otel.pace import fell_behind, gaps_of
 from otel.timeline import thinned
 from otel.verdict import judge
@@ -23,7 +23,7 @@ BEHIND_NS = Policy().behind_ns
 
 
 def lineup_of(hops):
-    lineup, _ = decompose.line_up(join(hops).taps)
+    lineup, _ = line_up(join(hops).taps)
     assert lineup is not None
     return lineup
 

@@ -13,6 +13,7 @@ from otel.findings import Cause, Policy, Reach, Status
 from otel.hop import End, Ending, Moments, Phase, Side, TapRole
 from otel.join import join
 from otel.known import Known
+from otel.lineup import line_up
 from otel.query import timeline_answer, verdict_answer
 from otel.span import hop_to_span, span_to_hop
 from otel.verdict import judge
@@ -129,7 +130,7 @@ def test_a_record_that_began_after_the_request_hides_no_late_first_output():
 
 
 def test_the_record_of_a_client_is_the_last_lane_and_nothing_lies_behind_it():
-    lineup, _ = decompose.line_up(join(run(RECORDED)).taps)
+    lineup, _ = line_up(join(run(RECORDED)).taps)
     assert lineup is not None
     labels = [segment.label for segment in decompose.gap_before(lineup, 5).terms]
     assert labels[-3:] == [f"self:{GATEWAY}", f"{GATEWAY}>client", "ui"]

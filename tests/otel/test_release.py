@@ -10,6 +10,7 @@ from otel import decompose
 from otel.align import CONTENT, lane_of
 from otel.findings import Policy
 from otel.join import join
+from otel.lineup import line_up
 from otel.release import TOGETHER_NS, awaited, together
 from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
@@ -21,7 +22,7 @@ KNOWN = Policy(rhythm_elsewhere_ns=30 * MS)
 
 def term(chain: Chain, label: str, wait: int | None = None) -> int:
     """What the segment adds to the longest wait of the reader, or to the one before this event."""
-    lineup, _ = decompose.line_up(run(chain))
+    lineup, _ = line_up(run(chain))
     longest = max(range(1, lineup.last.count), key=lambda j: lineup.reader[j] - lineup.reader[j - 1])
     found = decompose.gap_before(lineup, longest if wait is None else wait)
     return {segment.label: ns for segment, ns in found.terms.items()}[label]
@@ -68,7 +69,7 @@ def test_a_stall_of_the_source_within_what_a_hop_collects_is_the_sources(hop, si
 @pytest.mark.parametrize("hop", [PROXY, GATEWAY])
 def test_the_first_of_what_a_hop_collects_is_not_late_for_a_stall_of_the_source(hop, how):
     chain = Chain(events=160, stalls=[("source", 5, 8 * S)], **{how: {hop: 32}})
-    found = decompose.first_event(decompose.line_up(run(chain))[0])
+    found = decompose.first_event(line_up(run(chain))[0])
     terms = {segment.label: ns for segment, ns in found.terms.items()}
     assert terms["source"] > 8 * S
     assert terms[before(hop)] < 1 * S
