@@ -42,6 +42,7 @@ class Lane:
     kernel was asked, and window_peaks the largest window until then: what it grows to later says nothing.
     is_whole: no event between this one and the one before it was left out, so the time between them is a silence.
     is_pending: the last entry is no event but the moment up to which the tap had waited for one.
+    is_ended: the last entry is no event but the end of the answer.
     """
 
     hop: Hop
@@ -60,6 +61,7 @@ class Lane:
     window_peaks: list[int]
     is_whole: list[bool]
     is_pending: bool = False
+    is_ended: bool = False
 
     @property
     def name(self) -> str:
@@ -71,6 +73,11 @@ class Lane:
 
     @property
     def event_count(self) -> int:
+        return self.count - self.is_pending - self.is_ended
+
+    @property
+    def delivery_count(self) -> int:
+        """The events, and the end where it is one of the entries."""
         return self.count - self.is_pending
 
     @property
@@ -144,7 +151,7 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
     )
     blocked_before, lag_before = _waited_for_us(arrived, blocked, lag, start=hop.moments.request_forwarded_ns or 0)
     blocked_within = [blocked.covered(a, t) for a, t in zip(arrived, taken, strict=True)]
-    lag_within = [lag.covered(a, t) if t - a > LATE_STAMP_NS else 0 for a, t in zip(arrived, taken, strict=True)]
+    lag_within = [_lagged_within(lag, a, t) for a, t in zip(arrived, taken, strict=True)]
     return Lane(
         hop=hop,
         seq=seq,
@@ -188,6 +195,29 @@ def lane_of_ends(hop: Hop) -> Lane:
         lag_within=ends(every.lag_within),
         is_whole=[True, False],
         is_pending=False,
+    )
+
+
+def with_end(lane: Lane) -> Lane | None:
+    """The lane with the end of the answer behind its events, None where the tap did not see a whole one."""
+    ended, closed = lane.hop.moments.upstream_ended_ns, lane.hop.moments.downstream_ended_ns
+    if not lane.count or lane.is_pending or lane.hop.timeline.is_cut_short or ended is None or closed is None:
+        return None
+    (blocked,), (late,) = _waited_for_us([ended], lane.blocked, lane.lag, start=lane.arrived[-1])
+    position = lane.high[-1] + 1
+    return replace(
+        lane,
+        seq=[*lane.seq, lane.hop.traffic.event_count],
+        arrived=[*lane.arrived, ended],
+        taken=[*lane.taken, closed],
+        low=[*lane.low, position],
+        high=[*lane.high, position],
+        blocked_before=[*lane.blocked_before, blocked],
+        lag_before=[*lane.lag_before, late],
+        blocked_within=[*lane.blocked_within, lane.blocked.covered(ended, closed)],
+        lag_within=[*lane.lag_within, _lagged_within(lane.lag, ended, closed)],
+        is_whole=[*lane.is_whole, True],
+        is_ended=True,
     )
 
 
@@ -292,6 +322,10 @@ def _cut_at_lag(start: int, end: int, lag: Stretches) -> int:
     """A block that ends with our own lag was over when we froze: the socket was writable at once when we woke."""
     froze = lag.beginning(max(start, end - SHADOW_NS), end)
     return end if froze is None else max(start, froze)
+
+
+def _lagged_within(lag: Stretches, arrived: int, taken: int) -> int:
+    return lag.covered(arrived, taken) if taken - arrived > LATE_STAMP_NS else 0
 
 
 def _waited_for_us(

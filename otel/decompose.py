@@ -34,8 +34,6 @@ from otel.release import awaited
 
 HOLD_NS: Final = 250_000_000
 """Silences from here on delay a merging hop's first output as well."""
-END_SLACK_NS: Final = 50_000_000
-"""So much longer than the reader a tap may have waited for the end that the last text waited for as well."""
 
 
 class Wait(StrEnum):
@@ -53,7 +51,9 @@ class Decomposition:
     """One wait at the reader and who made it; the terms add up to gap_ns.
 
     ended_by: index of the reader's event that ended the wait, its event count for the end of the stream.
-    windows: for each lane the part that was searched, or the stretch of it.
+    windows: for each lane the part that was searched, or the stretch of it; in the wait for the first output, where its
+    silence behind that lies. is_to_end: what ended the wait came with the end of the answer, which was waited for as
+    well. held_ns: how long the source was silent behind its first output, while a hop held that.
     """
 
     wait: Wait
@@ -61,33 +61,137 @@ class Decomposition:
     ended_by: int
     terms: Mapping[Segment, int]
     windows: Sequence[Window] = ()
+    is_to_end: bool = False
+    held_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one lane has of a wait, in ns: until it was read and until it was handed over; blocked and late within the
+    first, blocked within the second; and frozen before the stamp of the hand-over."""
+
+    arrived: int = 0
+    taken: int = 0
+    blocked: int = 0
+    late: int = 0
+    within: int = 0
+    frozen: int = 0
 
 
 def gap_before(lineup: Lineup, j: int) -> Decomposition:
     """The wait that ended with the reader's event j, j >= 1."""
-    last, reader = lineup.last, lineup.reader
-    until = awaited(lineup.lanes, j, by_ordinal=lineup.by_ordinal, same=lineup.same)
-    needed = [] if lineup.by_ordinal else _needed(lineup, until)
-    gap = reader[j] - reader[j - 1]
-    terms: dict[Segment, int] = {}
-    windows = []
-    previous = carried = frozen = 0
-    for n, lane in enumerate(lineup.lanes):
-        if lineup.by_ordinal or lane is last:
+    gap = lineup.reader[j] - lineup.reader[j - 1]
+    seen, until = _until(lineup, j)
+    last = seen.last
+    needed = [] if seen.by_ordinal else _needed(seen, until)
+    parts, windows = [], []
+    for n, lane in enumerate(seen.lanes):
+        if seen.by_ordinal or lane is last:
             window = Window(j - 1, min(until, lane.count - 1))
         else:
             least, most = shift_of(lane, last)
             window = window_of(lane, last.low[j - 1] + least, needed[n] + most)
-        windows.append(window)
-        at = _awaited_at(lineup, lane, window, j, until)
-        arrived, taken, blocked, late, blocked_within = _silences(lineup, lane, at, gap, until)
-        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
-        _keep_what_froze(lineup, terms, n, frozen)
+        at = _awaited_at(seen, lane, window, j, until)
         frozen = max((lane.frozen(i) for i in range(window.first + 1, window.last + 1)), default=0)
-        terms[lineup.within(n)] = taken - arrived - blocked_within + late
-        previous, carried = taken, blocked + blocked_within
-    _reach_the_reader(lineup, terms, gap - previous + carried)
-    return Decomposition(Wait.GAP, gap, j, terms, windows)
+        parts.append(replace(_Part() if at is None else _before(lane, at), frozen=frozen))
+        windows.append(_of_events(lineup.lanes[n], window))
+    terms = _terms(lineup, parts, gap)
+    return Decomposition(Wait.GAP, gap, j, terms, windows, is_to_end=seen is not lineup)
+
+
+def first_event(lineup: Lineup) -> Decomposition:
+    """The wait from the request to the first visible output; its gap is counted from the last tap's anchor.
+
+    A hop that merges or collects sends its first event only when it has enough: the longest silence that a point had
+    until the reader's first delivery was complete is added to that point's time.
+    """
+    lineup = _since_asked(lineup)
+    seen, until = _until(lineup, 0)
+    parts, windows = [], []
+    held_ns = 0
+    for n, lane in enumerate(seen.lanes):
+        part = _Part(
+            lane.arrived[0],
+            lane.handed(0),
+            lane.blocked_before[0],
+            lane.lag_before[0],
+            lane.blocked_within[0],
+            lane.frozen(0),
+        )
+        at = _held_at(lane, seen, until)
+        if at is not None:
+            held = _before(lane, at)
+            part = _Part(
+                part.arrived + held.arrived,
+                part.taken + held.taken,
+                part.blocked + held.blocked,
+                part.late + held.late,
+                part.within + held.within,
+                part.frozen,
+            )
+            held_ns = held_ns if n else held.arrived - held.blocked - held.late
+        parts.append(part)
+        windows.append(_of_events(lineup.lanes[n], Window(0, 0) if at is None else Window(at - 1, at)))
+    reached = lineup.reader[0] + (parts[-1].taken - lineup.last.handed(0))
+    terms = _terms(lineup, parts, reached)
+    return Decomposition(Wait.FIRST_EVENT, reached, 0, terms, windows, is_to_end=seen is not lineup, held_ns=held_ns)
+
+
+def end(lineup: Lineup) -> Decomposition | None:
+    """The wait from the last visible output to the end of the response, None where a tap did not see a whole one."""
+    if not lineup.ended:
+        return None
+    parts = [_before(lane, lane.count - 1) for lane in lineup.ended]
+    closed = end_acknowledged(lineup.last)
+    reached = parts[-1].taken if closed is None else closed - lineup.reader[-1]
+    return Decomposition(Wait.END, reached, lineup.last.event_count, _terms(lineup, parts, reached), is_to_end=True)
+
+
+def _terms(lineup: Lineup, parts: Sequence[_Part], gap_ns: int) -> dict[Segment, int]:
+    """What each segment added; what no tap accounts for is the last one's.
+
+    What was frozen between reading the awaited event and the stamp of its hand-over counts as handed over before.
+    Where the next tap had it only afterwards, we froze before we wrote: then it is our own.
+    """
+    terms: dict[Segment, int] = {}
+    before = _Part()
+    carried = 0
+    for n, part in enumerate(parts):
+        added = part.arrived - before.taken + carried - part.blocked - part.late
+        frozen = min(before.frozen, max(0, added)) if n else 0
+        terms[lineup.before(n)] = added - frozen
+        if frozen:
+            terms[lineup.within(n - 1)] += frozen
+        terms[lineup.within(n)] = part.taken - part.arrived - part.within + part.late
+        before, carried = part, part.blocked + part.within
+    last = lineup.outermost()
+    terms[last] = terms.get(last, 0) + gap_ns - before.taken + carried
+    return terms
+
+
+def _before(lane: Lane, at: int) -> _Part:
+    """The silence before an event of a lane."""
+    return _Part(
+        lane.arrived[at] - lane.arrived[at - 1],
+        lane.silence(at),
+        lane.blocked_before[at],
+        lane.lag_before[at],
+        lane.blocked_within[at] - lane.blocked_within[at - 1],
+        lane.frozen(at),
+    )
+
+
+def _of_events(lane: Lane, window: Window) -> Window:
+    """The window without the end of the answer."""
+    return Window(min(window.first, lane.count - 1), min(window.last, lane.count - 1))
+
+
+def _until(lineup: Lineup, j: int) -> tuple[Lineup, int]:
+    """The last event that was waited for with event j; and the lineup, with the end of the answer as one more event
+    where that is it."""
+    whole = lineup.to_end()
+    until = awaited(whole.lanes, j, by_ordinal=whole.by_ordinal, same=whole.same)
+    return (whole if until >= lineup.last.count else lineup), until
 
 
 def _needed(lineup: Lineup, until: int) -> list[int]:
@@ -107,45 +211,6 @@ def _needed(lineup: Lineup, until: int) -> list[int]:
     return needed[::-1]
 
 
-def first_event(lineup: Lineup) -> Decomposition:
-    """The wait from the request to the first visible output; its gap is counted from the last tap's anchor.
-
-    A hop that merges or collects sends its first event only when it has enough: the longest silence that a point had
-    until the reader's first delivery was complete is added to that point's time.
-    """
-    lineup = _since_asked(lineup)
-    until = awaited(lineup.lanes, 0, by_ordinal=lineup.by_ordinal, same=lineup.same)
-    terms: dict[Segment, int] = {}
-    previous = carried = frozen = 0
-    for n, lane in enumerate(lineup.lanes):
-        late, blocked, within = lane.lag_before[0], lane.blocked_before[0], lane.blocked_within[0]
-        arrived, taken = lane.arrived[0], lane.handed(0)
-        if (at := _held_at(lane, lineup, until)) is not None:
-            arrived, taken = arrived + lane.arrived[at] - lane.arrived[at - 1], taken + lane.silence(at)
-            late, blocked = late + lane.lag_before[at], blocked + lane.blocked_before[at]
-            within += lane.blocked_within[at] - lane.blocked_within[at - 1]
-        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
-        _keep_what_froze(lineup, terms, n, frozen)
-        frozen = lane.frozen(0)
-        terms[lineup.within(n)] = taken - arrived - within + late
-        previous, carried = taken, blocked + within
-    reached = lineup.reader[0] + (previous - lineup.last.handed(0))
-    _reach_the_reader(lineup, terms, reached - previous + carried)
-    return Decomposition(Wait.FIRST_EVENT, reached, 0, terms)
-
-
-def _keep_what_froze(lineup: Lineup, terms: dict[Segment, int], n: int, frozen_ns: int) -> None:
-    """Give what the segment before lane n added back to our own tap before it, as far as that was frozen between
-    reading the awaited event and the stamp of its hand-over.
-
-    It counts as handed over before the freeze. Where the next tap had it only afterwards, we froze before we wrote.
-    """
-    if n and frozen_ns:
-        late_ns = min(frozen_ns, max(0, terms[lineup.before(n)]))
-        terms[lineup.before(n)] -= late_ns
-        terms[lineup.within(n - 1)] += late_ns
-
-
 def _since_asked(lineup: Lineup) -> Lineup:
     """The lineup without a reader's record that began after the reader asked: it shows nothing of the first wait.
 
@@ -156,34 +221,7 @@ def _since_asked(lineup: Lineup) -> Lineup:
     *taps, record = lineup.lanes
     if record.arrived[0] >= taps[-1].taken[0]:
         return lineup
-    return replace(lineup, lanes=taps, reader=acknowledged(taps[-1]))
-
-
-def end(lineup: Lineup) -> Decomposition | None:
-    """The wait from the last visible output to the end of the response, None where a tap did not see a whole one."""
-    terms: dict[Segment, int] = {}
-    previous = carried = 0
-    for n, lane in enumerate(lineup.lanes):
-        ended, closed = lane.hop.moments.upstream_ended_ns, lane.hop.moments.downstream_ended_ns
-        if lane.is_pending or lane.hop.timeline.is_cut_short or ended is None or closed is None:
-            return None
-        arrived, taken = ended - lane.arrived[-1], closed - lane.handed(-1)
-        blocked = lane.blocked.shadow(lane.arrived[-1], ended)
-        late = max(0, lane.lag.lagged(lane.arrived[-1], ended) - blocked)
-        within = lane.blocked.covered(ended, closed) - lane.blocked_within[-1]
-        terms[lineup.before(n)] = arrived - previous + carried - blocked - late
-        terms[lineup.within(n)] = taken - arrived - within + late
-        previous, carried = taken, blocked + within
-    closed = end_acknowledged(lineup.last)
-    reached = previous if closed is None else closed - lineup.reader[-1]
-    _reach_the_reader(lineup, terms, reached - previous + carried)
-    return Decomposition(Wait.END, reached, lineup.last.event_count, terms)
-
-
-def _reach_the_reader(lineup: Lineup, terms: dict[Segment, int], left_ns: int) -> None:
-    """Give what no tap accounts for to the last segment."""
-    segment = lineup.outermost()
-    terms[segment] = terms.get(segment, 0) + left_ns
+    return replace(lineup, lanes=taps, ended=lineup.ended[:-1], reader=acknowledged(taps[-1]))
 
 
 def _awaited_at(lineup: Lineup, lane: Lane, window: Window, j: int, until: int) -> int | None:
@@ -205,24 +243,6 @@ def _awaited_at(lineup: Lineup, lane: Lane, window: Window, j: int, until: int) 
     return at
 
 
-def _silences(lineup: Lineup, lane: Lane, at: int | None, gap: int, until: int) -> tuple[int, int, int, int, int]:
-    """(silence arriving, silence taken, blocked and own lag in the first, blocked within the hand-over)."""
-    arrived = taken = blocked = late = within = 0
-    if at is not None:
-        arrived = lane.arrived[at] - lane.arrived[at - 1]
-        taken = lane.silence(at)
-        blocked, late = lane.blocked_before[at], lane.lag_before[at]
-        within = lane.blocked_within[at] - lane.blocked_within[at - 1]
-    is_last_text = until == lineup.last.count - 1 and not lineup.by_ordinal and not lane.is_pending
-    moments = lane.hop.moments
-    if is_last_text and moments.upstream_ended_ns is not None and moments.downstream_ended_ns is not None:
-        # a merging hop keeps its remainder until the end: then the end counts as an event
-        until_end = moments.upstream_ended_ns - lane.arrived[-1]
-        if arrived < until_end <= gap + END_SLACK_NS:
-            return until_end, moments.downstream_ended_ns - lane.handed(-1), 0, 0, 0
-    return arrived, taken, blocked, late, within
-
-
 def _is_sharp(lane: Lane, window: Window) -> bool:
     return lane.low[window.first] == lane.high[window.first] and lane.low[window.last] == lane.high[window.last]
 
@@ -239,6 +259,6 @@ def _held_at(lane: Lane, lineup: Lineup, until: int) -> int | None:
         return None
     _, most = shift_of(lane, reader)
     last = until if lineup.by_ordinal else window_of(lane, 0, reader.high[until] + most).last
-    last = min(last, bisect_right(lane.arrived, reader.arrived[0]) - 1, lane.event_count - 1)
+    last = min(last, bisect_right(lane.arrived, reader.arrived[0]) - 1, lane.delivery_count - 1)
     at = longest_silence(lane, Window(0, max(0, last)), wanted_ns=None)
     return None if at is None or lane.silence(at) <= HOLD_NS else at

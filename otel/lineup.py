@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Final
 
-from otel.align import CONTENT, Lane, acknowledged, carriers_of, lane_of, lane_of_ends
+from otel.align import CONTENT, Lane, acknowledged, carriers_of, lane_of, lane_of_ends, with_end
 from otel.edits import are_same_events, edited_from, shift_of
 from otel.hop import CLIENT, WEBSOCKET, Hop, State, TapRole
 
@@ -58,6 +58,7 @@ class Lineup:
     same: for each two neighbouring lanes, whether event k is event k at both, as it may be though others merge.
     rewriters: hops that passed on other text than they got, and the event from which on it is other, None where that is
     not known: there events match only roughly.
+    ended: the lanes with the end of the answer as one more event, empty where a tap did not see a whole one.
     is_partial: the lanes hold only the first and the last event of each hop, and no silence in between.
     """
 
@@ -66,7 +67,13 @@ class Lineup:
     by_ordinal: bool
     same: Sequence[bool]
     rewriters: Mapping[str, int | None] = field(default_factory=dict)
+    ended: Sequence[Lane] = ()
     is_partial: bool = False
+
+    def to_end(self) -> Lineup:
+        """The lineup with the end of the answer as one more event; itself where a tap did not see a whole one, or not
+        what came before."""
+        return replace(self, lanes=self.ended) if self.ended and not self.is_partial else self
 
     @property
     def last(self) -> Lane:
@@ -132,6 +139,7 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
                 by_ordinal=same,
                 same=pairs,
                 rewriters=_rewriters(usable, by_ordinal=same),
+                ended=_ended(usable),
             )
             return lineup, unaligned
     ends = [lane_of_ends(hop) for hop in hops if hop.timeline.stamps or hop.state is State.OPEN]
@@ -143,6 +151,7 @@ def line_up(hops: Sequence[Hop]) -> tuple[Lineup | None, list[str]]:
         reader=acknowledged(ends[-1]),
         by_ordinal=True,
         same=[True] * (len(ends) - 1),
+        ended=_ended(ends),
         is_partial=True,
     )
     return lineup, [hop.place.hop for hop in hops if not hop.timeline.stamps]
@@ -154,6 +163,11 @@ def _rewriters(lanes: Sequence[Lane], *, by_ordinal: bool) -> Mapping[str, int |
         return {name: event for name, event in edits if event is not None}
     pairs = pairwise(lane for lane in lanes if not lane.is_pending)
     return {outer.name: None for inner, outer in pairs if shift_of(inner, outer) != (0, 0)}
+
+
+def _ended(lanes: Sequence[Lane]) -> Sequence[Lane]:
+    found = [ended for lane in lanes if (ended := with_end(lane)) is not None]
+    return found if len(found) == len(lanes) else ()
 
 
 def meets_websocket(hops: Sequence[Hop]) -> bool:

@@ -111,7 +111,8 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool, same: Sequence[b
 
 def _piece(lanes: Sequence[Lane], j: int, *, same: Sequence[bool]) -> int:
     """The last of the events that came in one piece with event j, at the last lane or at one before it that saw the
-    same ones: a large piece takes some round trips of a link, and is one for all that."""
+    same ones: a large piece takes some round trips of a link, and is one for all that. The end of the answer is the
+    last of them where it came right behind."""
     outer = lanes[-1]
     last = together(outer, j)
     for n in range(len(lanes) - 2, 0, -1):
@@ -120,7 +121,8 @@ def _piece(lanes: Sequence[Lane], j: int, *, same: Sequence[bool]) -> int:
         more = together(lanes[n], j)
         if more > last and outer.arrived[more] - outer.arrived[j] <= SHADOW_NS:
             last = more
-    return last
+    is_last_text = outer.is_ended and last == outer.event_count - 1
+    return last + 1 if is_last_text and outer.arrived[-1] - outer.arrived[last] <= SHADOW_NS else last
 
 
 def _part(lane: Lane, reader: Lane, first: int, last: int, *, by_ordinal: bool) -> Window:
@@ -150,31 +152,49 @@ def _spread(lane: Lane, part: Window) -> int:
 def _came_when_let_go(inner: Lane, outer: Lane, part: Window) -> bool:
     """Whether an event came in when the hop between the lanes let go: the last of the part, or one of which a piece
     went with it."""
-    near = range(max(0, part.first - NEIGHBOURS), min(part.last + NEIGHBOURS, inner.event_count, outer.event_count))
+    near = range(
+        max(0, part.first - NEIGHBOURS), min(part.last + NEIGHBOURS, inner.delivery_count, outer.delivery_count)
+    )
     usual = min((outer.arrived[k] - inner.taken[k] for k in near), default=0)
     let_go = outer.arrived[part.last] - usual
     return any(abs(let_go - inner.taken[k]) <= SHADOW_NS for k in (part.last, part.last + 1) if k < inner.count)
 
 
 def _is_habit(inner: Lane, outer: Lane, held: Window, piece: Window, *, is_same: bool) -> bool:
-    """Whether the delivery before or after this one was collected as well, or there is none: at least half as many
-    events, or the rest of the answer, which came in over a quarter of the time at least, longest silences aside."""
+    """Whether the delivery before or after this one was gathered as well, or there is none: at least half as many
+    events as had lain there, or the rest of the answer where that took a quarter of the time, longest silences aside.
+
+    A source that stopped may make up for it at once: what came and went right behind the piece shows nothing.
+    """
     beside = []
     if piece.first > 0:
         begin = piece.first - 1
         while begin > 0 and outer.arrived[begin] - outer.arrived[begin - 1] <= TOGETHER_NS:
             begin -= 1
-        beside.append((begin, piece.first - 1))
-    if piece.last + 1 < outer.event_count:
-        beside.append((piece.last + 1, together(outer, piece.last + 1)))
-    count, steady_ns = piece.last - piece.first + 1, _spread(inner, held) - _longest(inner, held)
-    least_ns = max(SPREAD_NS, steady_ns // 4)
-    came = [
-        _came(inner, outer, first, last, is_same=is_same)
-        for first, last in beside
-        if 2 * (last - first + 1) >= count or last == outer.event_count - 1
-    ]
-    return not beside or any(part is not None and _spread(inner, part) >= least_ns for part in came)
+        beside.append(Window(begin, piece.first - 1))
+    after = bisect_right(outer.arrived, outer.arrived[piece.last] + SHADOW_NS, hi=outer.event_count)
+    if after < outer.event_count:
+        beside.append(Window(after, together(outer, after)))
+    lain = _lain(inner, held)
+    share = (lain.last - lain.first + 1) / (held.last - held.first + 1)
+    count = share * (piece.last - piece.first + 1)
+    rest_ns = max(SPREAD_NS, (_spread(inner, lain) - _longest(inner, lain)) // 4)
+    for near in beside:
+        is_as_much = 2 * (near.last - near.first + 1) >= count
+        came = _came(inner, outer, near.first, near.last, is_same=is_same)
+        if came is None or not (is_as_much or near.last == outer.event_count - 1):
+            continue
+        if _spread(inner, came) - _spread(outer, near) >= (SPREAD_NS if is_as_much else rest_ns):
+            return True
+    return not beside
+
+
+def _lain(lane: Lane, part: Window) -> Window:
+    """The events of a part that had lain somewhere when the last of it came; the first of it always."""
+    first, last = part.first, part.last
+    while last > first and lane.taken[part.last] - lane.taken[last] <= SPREAD_NS:
+        last -= 1
+    return Window(first, last)
 
 
 def _longest(lane: Lane, part: Window) -> int:

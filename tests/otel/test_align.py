@@ -15,6 +15,7 @@ from otel.align import (
     lane_of,
     longest_silence,
     window_of,
+    with_end,
 )
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp
 from otel.stretches import stretches_of
@@ -146,3 +147,21 @@ def test_an_acknowledgement_between_two_samples_is_placed_where_we_could_write_a
     blocked = (Blocked(taken - 10 * MS, taken + 640 * MS, 0),)
     late = with_timeline(hop, samples=tuple(samples), blocked=blocked)
     assert acknowledged(lane_of(late, CONTENT))[1] == taken + 640 * MS
+
+
+@given(late_ms=st.integers(0, 5_000), collects=st.integers(1, 130))
+def test_the_end_is_one_more_entry_behind_the_events(late_ms, collects):
+    for lane in lanes(Chain(late_end=late_ms * MS, collects={GATEWAY: collects})):
+        ended = with_end(lane)
+        assert (ended.count, ended.event_count, ended.delivery_count) == (121, 120, 121)
+        assert ended.total == lane.total
+        assert ended.low[-1] > lane.high[-1]
+        assert ended.arrived[-1] == lane.hop.moments.upstream_ended_ns
+        assert ended.silence(120) == lane.hop.moments.downstream_ended_ns - lane.taken[-1]
+
+
+def test_an_answer_that_broke_off_or_was_cut_short_has_none():
+    [lane, *_] = lanes(Chain(cut=(PROXY, 30)))
+    assert with_end(lane) is None
+    short = run(Chain())[0]
+    assert with_end(lane_of(replace(short, timeline=replace(short.timeline, is_cut_short=True)), CONTENT)) is None

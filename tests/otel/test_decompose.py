@@ -79,6 +79,17 @@ def test_terms_always_add_up(where, at, ms, merge, again):
         assert sum(wait.terms.values()) == wait.gap_ns
 
 
+@given(hop=st.sampled_from([PROXY, GATEWAY]), ms=st.integers(300, 9_000), size=st.integers(2, 130))
+def test_what_came_with_the_end_waited_for_the_end(hop, ms, size):
+    lines = lineup(Chain(late_end=ms * MS, collects={hop: size}, keeps_rest=True))
+    first = 120 // size * size
+    wait = decompose.gap_before(lines, first) if 0 < first < 120 else decompose.first_event(lines)
+    assert wait.is_to_end == (first < 120)
+    assert sum(wait.terms.values()) == wait.gap_ns
+    if first < 120:
+        assert terms(wait)["source"] >= ms * MS
+
+
 @given(
     merge=st.integers(1, 8), source=st.integers(2_500, 6_000), hold=st.integers(1_500, 2_000), is_exact=st.booleans()
 )

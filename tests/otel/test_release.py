@@ -16,6 +16,8 @@ from otel.verdict import judge
 from tests.support.chain import GATEWAY, MS, NAMES, PROXY, WORKER, Chain, S, run
 
 HOPS = st.sampled_from([PROXY, GATEWAY])
+HOW = st.tuples(st.sampled_from(["merge", "collects"]), st.booleans())
+"""How a hop keeps texts together, and whether positions are exact."""
 KNOWN = Policy(rhythm_elsewhere_ns=30 * MS)
 """Of a source that is known to be steady."""
 
@@ -63,6 +65,49 @@ def test_a_stall_of_the_source_within_what_a_hop_collects_is_the_sources(hop, si
     verdict = judge(join(run(Chain(events=130, stalls=[("source", at, stall * MS)], **{how: {hop: size}}))), KNOWN)
     assert verdict.findings[0].first_hop == WORKER
     assert verdict.findings[0].term_ns >= stall * MS
+
+
+@given(
+    hop=HOPS,
+    size=st.integers(8, 40),
+    at=st.integers(2, 100),
+    stall=st.integers(600, 2_000),
+    how=HOW,
+)
+def test_so_is_one_that_the_source_makes_up_for_at_once(hop, size, at, stall, how):
+    """Lab seed 2, cases 251 and 287: it sends in one piece what it owes, and so many events together were none of the
+    pieces that the hop makes."""
+    missed = stall // 25
+    schedule = [25 * MS] * (at - 1) + [stall * MS] + [50_000] * missed + [25 * MS] * 300
+    chain = Chain(events=at + missed + 80, schedule=schedule, is_exact=how[1], **{how[0]: {hop: size}})
+    verdict = judge(join(run(chain)), KNOWN)
+    found = {finding.segment.label: finding.term_ns for finding in verdict.findings}
+    assert found["source"] >= stall * MS
+    assert found.get(before(hop), 0) <= size * 25 * MS + MS
+
+
+@given(
+    hop=HOPS,
+    size=st.integers(8, 40),
+    events=st.integers(1, 170),
+    ms=st.integers(600, 20_000),
+    how=HOW,
+)
+def test_so_is_one_before_the_end_that_a_hop_waits_for_to_let_the_rest_go(hop, size, events, ms, how):
+    """Lab seed 2, cases 64 and 100: where nothing else had let it go, it was charged with the end that came late."""
+    chain = Chain(
+        events=events, chars=(40,), late_end=ms * MS, keeps_rest=True, is_exact=how[1], **{how[0]: {hop: size}}
+    )
+    verdict = judge(join(run(chain)), KNOWN)
+    found = {finding.segment.label: finding.term_ns for finding in verdict.findings}
+    assert found["source"] >= ms * MS
+    assert found.get(before(hop), 0) <= size * 25 * MS + 3 * MS
+
+
+@given(hop=HOPS, ms=st.integers(600, 9_000), hold=st.integers(350, 3_000), back=st.integers(1, 60))
+def test_a_stall_near_the_end_is_charged_whole_though_the_source_ends_late(hop, ms, hold, back):
+    chain = Chain(late_end=ms * MS, stalls=[(hop, 120 - back, hold * MS)])
+    assert abs(term(chain, before(hop), 120 - back) - hold * MS) <= 2 * MS
 
 
 @pytest.mark.parametrize("how", ["merge", "collects"])

@@ -58,7 +58,8 @@ class Chain:
     """What happens on the path. Times in ns; hop-keyed dictionaries name the hop whose app or sidecar is meant.
 
     stall: (hop or "source", event, ns), buffer: (hop, ns), merge: hop -> events joined into one,
-    collects: hop -> events let go together, each as it came,
+    collects: hop -> events let go together, each as it came, keeps_rest: what is too little for that goes with the end,
+    late_end: ns by which the source ends later than it must.
     freeze: (hop, event, ns) of a sidecar, slow_reader: (event, ns), lossy: (hop, event, ns) on the link behind it,
     paces: (hop, ns) whose app passes on one event in so long; narrow: (hop, ns) behind which the link carries one in so
     long; sluggish: the reader takes one in so long, with room for ROOM of them.
@@ -81,6 +82,8 @@ class Chain:
     buffers: Sequence[tuple[str, int]] = ()
     merge: dict[str, int] = field(default_factory=dict)
     collects: dict[str, int] = field(default_factory=dict)
+    keeps_rest: bool = False
+    late_end: int = 0
     split: dict[str, int] = field(default_factory=dict)
     rewrites: dict[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     freeze: tuple[str, int, int] | None = None
@@ -109,20 +112,27 @@ def run(chain: Chain) -> list[Hop]:
     count = len(chain.names)
     asked = [APP * (count - 1 - i) for i in range(count)]  # when the request head reached each tap
     texts = _source(chain, asked[0])
+    ended = (texts[-1].at if texts else asked[0] + chain.first) + MS + chain.late_end
     hops: list[Hop] = []
     for i, name in enumerate(chain.names):
         arriving = texts
-        texts = _held(texts, chain, name, at_source=i == 0)
+        texts = _held(texts, chain, name, at_source=i == 0, ended=ended)
         cut_here = chain.cut is not None and chain.cut[0] == ("source" if i == 0 else name)
         if cut_here and chain.cut is not None:
             texts = texts[: chain.cut[1]]
         if name in chain.egress:
             between, link = _tap(
-                replace(chain, slow_reader=None, lossy=None, freeze=None), i, arriving, asked[i], cut_here=False
+                replace(chain, slow_reader=None, lossy=None, freeze=None),
+                i,
+                arriving,
+                asked[i],
+                cut_here=False,
+                ended_at=ended,
             )
             hops.append(_as_egress(between, name))
             assert link
-        hop, texts = _tap(chain, i, texts, asked[i], cut_here=cut_here)
+        hop, texts = _tap(chain, i, texts, asked[i], cut_here=cut_here, ended_at=ended)
+        ended = max(ended, asked[i] + (hop.moments.upstream_ended_ns or 0))
         hops.append(hop)
     return [*hops, _record(chain, hops[-1], texts, asked[-1] - APP)] if chain.has_record else hops
 
@@ -194,8 +204,8 @@ def _source(chain: Chain, asked: int) -> list[Text]:
     return texts
 
 
-def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) -> list[Text]:
-    """What an app makes of its input: held, buffered, merged, never reordered."""
+def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool, ended: int) -> list[Text]:
+    """What an app makes of its input: held, buffered, merged, never reordered. ended: when its input is over."""
     held: list[Text] = []
     for k, text in enumerate(texts):
         at = text.at + (0 if at_source else APP)
@@ -210,10 +220,10 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
         if hop == name and held:
             start, end = held[0].at, held[-1].at + APP  # what is left goes when nothing more comes
             held = [replace(t, at=min(start + -(-(t.at - start + 1) // every) * every, end)) for t in held]
+    rest_at = ended + APP if chain.keeps_rest else None
     size = chain.collects.get(name, 1)
     if size > 1:
-        groups = [held[i : i + size] for i in range(0, len(held), size)]
-        held = [replace(text, at=group[-1].at) for group in groups for text in group]
+        held = [replace(text, at=at) for at, group in _pieces(held, size, rest_at=rest_at) for text in group]
     for event, more in chain.rewrites.get(name, ()):
         last = held[min(event, len(held)) - 1].position if event and held else 0
         held = [replace(t, position=max(last, t.position + more)) if k >= event else t for k, t in enumerate(held)]
@@ -226,12 +236,19 @@ def _held(texts: Sequence[Text], chain: Chain, name: str, *, at_source: bool) ->
         ]
     size = chain.merge.get(name, 1)
     if size > 1:
-        groups = [held[i : i + size] for i in range(0, len(held), size)]
-        held = [group[-1] for group in groups]
+        held = [replace(group[-1], at=at) for at, group in _pieces(held, size, rest_at=rest_at)]
     return held
 
 
-def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: bool) -> tuple[Hop, list[Text]]:
+def _pieces(texts: Sequence[Text], size: int, *, rest_at: int | None) -> list[tuple[int, Sequence[Text]]]:
+    """The texts in groups, each with the time of the last of them; what is too little for one at rest_at."""
+    groups = [texts[i : i + size] for i in range(0, len(texts), size)]
+    return [(group[-1].at if len(group) == size or rest_at is None else rest_at, group) for group in groups]
+
+
+def _tap(
+    chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: bool, ended_at: int
+) -> tuple[Hop, list[Text]]:
     name = chain.names[i]
     is_last = i == len(chain.names) - 1
     blocked: list[Blocked] = []
@@ -282,7 +299,7 @@ def _tap(chain: Chain, i: int, texts: Sequence[Text], asked: int, *, cut_here: b
     if frozen:
         lag.append(Interval(frozen[0] - asked, frozen[1] - asked))
     last = stamps[-1].taken_ns if stamps else chain.first
-    ended = (last or 0) + MS
+    ended = max((last or 0) + MS, ended_at + LINK - asked if chain.late_end else 0)
     ending, side, left = Ending.COMPLETE, Side.UPSTREAM, None
     if chain.cut is not None:
         cut_at = len(chain.names) - 1 if chain.cut[0] not in chain.names else chain.names.index(chain.cut[0])
