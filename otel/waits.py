@@ -173,7 +173,10 @@ def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm
         return policy.floor_ns
     if _is_conversation(lineup.lanes[0]):
         return math.inf
-    if wait.wait is not Wait.FIRST_EVENT:
+    is_held = (
+        rhythm.is_known and wait.held_ns >= rhythm.limit_ns
+    )  # a pause behind the first output, felt within its wait
+    if wait.wait is not Wait.FIRST_EVENT or is_held:
         return rhythm.limit_ns
     # an answer that is not streamed takes as long as the model needs for all of it
     return policy.first_event_ns if lineup.lanes[0].hop.exchange.is_stream else math.inf

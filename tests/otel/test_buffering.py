@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel.buffering import Comb
 from otel.findings import Cause, Policy, Status
-from otel.hop import Moments, State
+from otel.hop import EventClass, Moments, State
 from otel.join import join
 from otel.release import Hold
 from otel.sentence import sentence
@@ -100,6 +100,34 @@ def test_what_is_let_go_once_cannot_be_told_from_a_stall(hop):
     assert sentence(path, verdict).endswith(
         "; it let go once, of nearly everything: a buffer cannot be told from a stall."
     )
+
+
+@given(
+    hop=HOPS, at=st.integers(1, 58), ms=st.integers(400, 4_000), late_ms=st.integers(0, 3_000), is_merged=st.booleans()
+)
+def test_what_the_source_did_is_told_beside_one_release_that_hid_it(hop, at, ms, late_ms, is_merged):
+    """Lab seed 2, case 64: a first output may take its time, and a pause behind it has the rhythm of the source."""
+    how = {"merge" if is_merged else "collects": {hop: 80}}
+    stalls = [("source", at, ms * MS)]
+    chain = Chain(events=60, stalls=stalls, late_end=late_ms * MS, keeps_rest=True, chars=(40,), **how)
+    verdict = verdict_on(chain, Policy(rhythm_elsewhere_ns=25 * MS))
+    found = {finding.segment.label: finding for finding in verdict.findings}
+    assert found["source"].term_ns >= max(ms, late_ms) * MS
+    assert found["source"].cause in {Cause.SLOW_FIRST_EVENT, Cause.END_HOLD}
+    both = 60 * 25 + 10 + min(ms, late_ms)  # of two pauses the longer is the source's, as of any that a hop waited out
+    assert {label for label, finding in found.items() if finding.term_ns > both * MS} <= {"source"}
+
+
+@given(hop=HOPS, seed=st.integers(0, 1_000), thoughts=st.integers(0, 60), is_exact=EXACT)
+def test_a_healthy_source_is_not_told_beside_it_though_it_thinks_meanwhile(hop, seed, thoughts, is_exact):
+    draw = random.Random(seed)
+    pauses = [draw.randrange(5, 60) * MS for _ in range(120)]
+    phases = [(EventClass.CONTENT, 20), (EventClass.TOOL, thoughts)]
+    chain = Chain(events=120, schedule=pauses, phases=phases, collects={hop: 130}, keeps_rest=True, is_exact=is_exact)
+    verdict = verdict_on(chain, Policy(rhythm_elsewhere_ns=55 * MS))
+    assert [f.segment.label for f in verdict.findings if f.cause is not Cause.HIDDEN_OUTPUT] == [
+        f"{NAMES[NAMES.index(hop) - 1]}>{hop}"
+    ]
 
 
 @given(seed=st.integers(0, 1_000), burst=st.integers(2, 40))

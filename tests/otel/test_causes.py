@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel import decompose
 from otel.causes import cause_behind, cause_of
@@ -15,7 +17,7 @@ from otel.hop import EventClass
 from otel.join import join
 from otel.lineup import Kind, Lineup, line_up
 from otel.rhythm import rhythm_of
-from tests.support.chain import GATEWAY, MS, Chain, S, run
+from tests.support.chain import GATEWAY, MS, PROXY, WORKER, Chain, S, run
 
 AT = 60
 POLICY = Policy()
@@ -107,3 +109,43 @@ def test_thoughts_that_begin_too_late_do_not_fill_the_wait_for_the_first_output(
     early = replace(POLICY, first_event_ns=50 * MS)
     assert cause_of(lineup, wait, lineup.source, term, RHYTHM, policy=POLICY)[0] is Cause.HIDDEN_OUTPUT
     assert cause_of(lineup, wait, lineup.source, term, RHYTHM, policy=early)[0] is Cause.SLOW_FIRST_EVENT
+
+
+@given(
+    before=st.integers(4, 60),
+    thoughts=st.integers(20, 60),
+    merge=st.integers(1, 6),
+    pause_ms=st.sampled_from([0, 150, 400]),
+    is_exact=st.booleans(),
+)
+def test_thoughts_fill_a_wait_also_where_it_is_not_known_exactly_behind_which_text(
+    before, thoughts, merge, pause_ms, is_exact
+):
+    """Lab seed 5, case 22: the text that may lie in the window was taken for a silence of the source."""
+    lineup = lined_up(
+        Chain(
+            events=before + thoughts + 40,
+            phases=[(EventClass.CONTENT, before), (EventClass.REASONING, thoughts)],
+            strips={PROXY: EventClass.REASONING},
+            merge={GATEWAY: merge},
+            stalls=[("source", before + thoughts // 2, pause_ms * MS)],
+            is_exact=is_exact,
+        )
+    )
+    longest = max(range(1, lineup.last.count), key=lambda j: lineup.reader[j] - lineup.reader[j - 1])
+    wait = decompose.gap_before(lineup, longest)
+    cause, _, _ = cause_of(lineup, wait, lineup.source, wait.terms[lineup.source], RHYTHM, policy=POLICY)
+    assert cause is (Cause.SOURCE_STALL if pause_ms > 250 else Cause.HIDDEN_OUTPUT)
+
+
+@given(at=st.integers(1, 60), ms=st.integers(400, 2_000), size=st.integers(62, 100), is_merged=st.booleans())
+def test_loss_within_what_a_hop_collects_before_its_first_output_is_the_networks(at, ms, size, is_merged):
+    """Lab seed 2, case 88: the kernel was asked for the first event alone, which had long been there."""
+    how = {"merge" if is_merged else "collects": {GATEWAY: size}}
+    lineup = lined_up(Chain(events=130, lossy=(WORKER, at, ms * MS), chars=(40,), **how))
+    wait = decompose.first_event(lineup)
+    link = lineup.before(1)
+    assert wait.terms[link] >= (ms - 40) * MS
+    assert cause_behind(lineup, wait, link, wait.terms[link])[0] is Cause.NETWORK
+    hold = lineup.before(2)
+    assert cause_behind(lineup, wait, hold, wait.terms[hold])[0] is Cause.SLOW_FIRST_EVENT
