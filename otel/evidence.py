@@ -118,7 +118,10 @@ def unread(hop: Hop) -> Unread | None:
 
 
 def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
-    """What the samples in [start_ns, end_ns] say of the event; None when none lies there."""
+    """What the samples in [start_ns, end_ns] say of the event; None when none lies there.
+
+    The last sample speaks until the exchange was closed, which waits for the peer's kernel to have everything.
+    """
     samples, peaks = lane.hop.timeline.samples, lane.window_peaks
     covered = stuck_ns = lost = shrunk = 0
     full = lane.hop.timeline.window_peak_bytes or (peaks[-1] if peaks else 0)
@@ -128,7 +131,7 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
         sample = samples[i]
         if sample.offset_ns > end_ns:
             break
-        until = samples[i + 1].offset_ns if i + 1 < len(samples) else end_ns
+        until = samples[i + 1].offset_ns if i + 1 < len(samples) else max(sample.offset_ns, lane.hop.moments.closed_ns)
         weight = min(end_ns, until) - max(start_ns, sample.offset_ns)
         weight = min(weight, SPEAKS_NS)
         if weight <= 0:

@@ -38,6 +38,19 @@ def test_a_connection_that_was_never_sampled_says_nothing():
     assert whereabouts(lane(peak=None), [5], S) == (Whereabouts.UNKNOWN, None)
 
 
+@pytest.mark.parametrize("closed_ms", [60, 120, 400])
+def test_the_last_look_says_nothing_of_the_time_after_the_exchange_was_closed(closed_ms):
+    """Lab seed 5, case 41: the end was on its way for a moment, and the record closed when it had been acknowledged."""
+    last = replace(series(acked=10, count=1)[0], offset_ns=HOP.moments.downstream_ended_ns + MS)
+    closed = replace(HOP.moments, closed_ns=last.offset_ns + closed_ms * MS)
+    timeline = replace(HOP.timeline, samples=(last,), window_peak_bytes=PEAK)
+    found, kernel = whereabouts(
+        lane_of(replace(HOP, timeline=timeline, moments=closed), CONTENT), [9], 450 * MS, is_end=True
+    )
+    assert kernel.stuck_ns == min(closed_ms, 250) * MS
+    assert found is (Whereabouts.NETWORK if closed_ms > 225 else Whereabouts.PEER)
+
+
 OPEN = KernelSample(AT - 500 * MS, 5, 0, 0, PEAK, 0, 0, 0)
 
 
