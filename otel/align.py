@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from otel.hop import OUTPUT, Ending, EventClass, Hop, KernelSample, Stamp, State, TapRole
-from otel.stretches import SHADOW_NS, Stretches, stretches_of
+from otel.stretches import SHADOW_NS, STAMP_NS, Stretches, stretches_of
 
 CONTENT: Final = frozenset({EventClass.CONTENT})
 STEP_NS: Final = 5_000_000
@@ -150,6 +150,7 @@ def lane_of(hop: Hop, carriers: frozenset[EventClass]) -> Lane:
         if b.end_ns - b.start_ns > STEP_NS
     )
     blocked_before, lag_before = _waited_for_us(arrived, blocked, lag, start=hop.moments.request_forwarded_ns or 0)
+    taken = _handed_first(arrived, taken, blocked)
     blocked_within = [blocked.covered(a, t) for a, t in zip(arrived, taken, strict=True)]
     lag_within = [_lagged_within(lag, a, t) for a, t in zip(arrived, taken, strict=True)]
     return Lane(
@@ -270,7 +271,7 @@ def acknowledged(lane: Lane) -> list[int]:
     for i, seq in enumerate(lane.seq):
         when = taken = lane.handed(i)
         shown = bisect_right(counts, seq)  # the first sample that shows it acknowledged
-        late = bisect_left(times, taken + travel + LATE_ACK_NS)
+        late = bisect_left(times, max(taken + travel + LATE_ACK_NS, _stamped(lane, i)))
         if late < shown:
             when = min(times[min(shown, len(times) - 1)], times[shown - 1] + SAMPLE_NS)
             freed = bisect_right(block_ends, times[shown - 1])
@@ -322,6 +323,26 @@ def _cut_at_lag(start: int, end: int, lag: Stretches) -> int:
     """A block that ends with our own lag was over when we froze: the socket was writable at once when we woke."""
     froze = lag.beginning(max(start, end - SHADOW_NS), end)
     return end if froze is None else max(start, froze)
+
+
+def _handed_first(arrived: list[int], taken: list[int], blocked: Stretches) -> list[int]:
+    """When each event was handed over, where several were read at once and their write was blocked: one stamp says when
+    the kernel had the last of them, and it had the first when that began."""
+    result = list(taken)
+    for i in range(len(arrived) - 1):
+        is_first_of_many = arrived[i] == arrived[i + 1] and (i == 0 or arrived[i - 1] < arrived[i])
+        if not is_first_of_many or taken[i] - arrived[i] <= STEP_NS:
+            continue
+        began = blocked.beginning(arrived[i], taken[i])
+        if began is not None and began >= arrived[i] - STAMP_NS:
+            result[i] = max(arrived[i], began)
+    return result
+
+
+def _stamped(lane: Lane, i: int) -> int:
+    """When the hand-over of what was read with event i was stamped: no sample counts it as acknowledged before."""
+    is_of_many = i + 1 < lane.event_count and lane.arrived[i + 1] == lane.arrived[i]
+    return max(lane.taken[i], lane.taken[i + 1]) if is_of_many else lane.taken[i]
 
 
 def _lagged_within(lag: Stretches, arrived: int, taken: int) -> int:

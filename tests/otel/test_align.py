@@ -19,6 +19,7 @@ from otel.align import (
 )
 from otel.hop import Blocked, EventClass, Interval, KernelSample, Stamp
 from otel.stretches import stretches_of
+from tests.support.builders import a_hop, a_timeline
 from tests.support.chain import GATEWAY, MS, PROXY, Chain, S, run
 
 
@@ -147,6 +148,43 @@ def test_an_acknowledgement_between_two_samples_is_placed_where_we_could_write_a
     blocked = (Blocked(taken - 10 * MS, taken + 640 * MS, 0),)
     late = with_timeline(hop, samples=tuple(samples), blocked=blocked)
     assert acknowledged(lane_of(late, CONTENT))[1] == taken + 640 * MS
+
+
+@given(count=st.integers(2, 20), before=st.integers(0, 5), ms=st.integers(10, 5_000), is_blocked_before=st.booleans())
+def test_the_first_of_many_that_were_read_at_once_was_handed_over_when_their_write_began_to_wait(
+    count, before, ms, is_blocked_before
+):
+    """Lab seed 2, case 187, and seed 5, case 63: the reader had some of them at once, and waited for the rest."""
+    held_s = ms / 1_000
+    arrived = [0.1 + k / 100 for k in range(before)] + [1.0] * count
+    taken = [0.0001] * before + [held_s] * count
+    began_s = 0.9 if is_blocked_before else 1.0
+    lane = lane_of(
+        a_hop(
+            timeline=a_timeline(
+                arrived,
+                taken_after_s=taken,
+                classes=[EventClass.CONTENT] * len(arrived),
+                blocked_s=[(began_s, 1.0 + held_s)],
+            )
+        ),
+        CONTENT,
+    )
+    first = lane.taken[before] - lane.arrived[before]
+    assert first == (ms * MS if is_blocked_before else 0)
+    rest = range(before + 1, lane.count)
+    assert all(lane.taken[i] - lane.arrived[i] == lane.blocked_within[i] == ms * MS for i in rest)
+    assert acknowledged(lane) == lane.taken
+
+
+def test_no_look_at_a_write_that_waits_counts_its_first_event_as_late():
+    samples = [KernelSample(at * 100 * MS, 0, 1, 9_000, 0, 0, 0, 0) for at in range(11, 30)]
+    after = KernelSample(3_050 * MS, 5, 0, 0, 9_000, 0, 0, 0)
+    timeline = a_timeline(
+        [1.0] * 5, taken_after_s=2.0, blocked_s=[(1.0, 3.0)], samples=[*samples, after], window_peak_bytes=9_000
+    )
+    lane = lane_of(a_hop(timeline=timeline), CONTENT)
+    assert acknowledged(lane)[:2] == [1_000 * MS, 3_000 * MS]
 
 
 @given(late_ms=st.integers(0, 5_000), collects=st.integers(1, 130))
