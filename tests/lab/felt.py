@@ -28,13 +28,15 @@ class Wait:
     """One wait of the reader in seconds, for one event with text.
 
     after, until: the visible characters that it had before it, and with it. added_s: what the script's own longest
-    silence within that text does not explain. The first text is waited for after 0, the end until length + 1.
+    silence within that text does not explain. gathered_s: how much of that a hop takes which keeps the first of that
+    text until the last. The first text is waited for after 0, the end until length + 1.
     """
 
     after: int
     until: int
     wait_s: float
     added_s: float
+    gathered_s: float = 0.0
 
     def holds(self, fault: Planted, length: int) -> bool:
         """Whether this is where a fault that begins at a known place of the text is felt."""
@@ -61,7 +63,9 @@ def waits(seen: Answer, spoken: Spoken) -> list[Wait]:
         until, wait_s = after + receipt.chars, receipt.at_s - before_s
         first, last = (min(bisect_left(reached, chars), len(due_s) - 1) for chars in (after, until))
         silences_s = [b - a for a, b in pairwise(due_s[first : last + 1])] if after else [due_s[0]]
-        made.append(Wait(after, until, wait_s, wait_s - max(silences_s, default=0.0)))
+        longest_s = max(silences_s, default=0.0)
+        gathered_s = due_s[last] - due_s[first] - (longest_s if after else 0.0)
+        made.append(Wait(after, until, wait_s, wait_s - longest_s, max(0.0, gathered_s)))
         after, before_s = until, receipt.at_s
     if made and seen.is_whole:
         wait_s = seen.ended_s - before_s

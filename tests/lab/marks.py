@@ -126,7 +126,7 @@ def mark(
         late_s=known.late_s,
         lag_s=noise.lag_s,
         term=_term(known, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
-        total=_total(case, seen, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
+        total=_total(case, known, seen, verdict) if how is Mark.RIGHT and not noise.lag_s else None,
     )
 
 
@@ -169,7 +169,7 @@ def _mark_of_nobody(known: Truth, shown: list[Known], verdict: Mapping[str, Any]
         return Mark.BEYOND if is_said else Mark.MISSED
     if is_unsure:
         return Mark.INCONCLUSIVE
-    if shown or (known.is_held and known.late_s > FELT_S):
+    if shown or known.held_s > FELT_S:
         return Mark.MISSED
     return Mark.UNFELT if known.faults else Mark.HEALTHY
 
@@ -192,12 +192,14 @@ def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:
     return Comparison(sum(seconds), fault.term_s, TERM_LIMIT_S + fault.slack_s)
 
 
-def _total(case: Case, seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
-    if not verdict["contributions"] or (waited_s := _waited(case, seen, verdict)) is None:
+def _total(case: Case, known: Truth, seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
+    if not known.is_observed or not verdict["contributions"] or (waited_s := _waited(case, seen, verdict)) is None:
         return None
     limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ, *LINKING) is None else SAMPLED_S
     if verdict["wait"] == "first_event":
         limit_s += _unseen_s(case)
+    elif case.chain.links is not None and case.chain.links.receive_bytes is not None:
+        limit_s += 2 * case.chain.links.delays_s[-1]  # what fills a window takes another round trip, which no look sees
     return Comparison(sum(part["seconds"] for part in verdict["contributions"]), waited_s, limit_s)
 
 

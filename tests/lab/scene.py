@@ -15,7 +15,7 @@ from otel.demo.faults import SLOW_FIRST_S
 from tests.lab.chain import Chain, Stretch, stretches
 from tests.lab.draw import Case
 from tests.lab.felt import FELT_S, Wait, waits
-from tests.lab.middles import PARTS
+from tests.lab.middles import PARTS, Rewrites
 from tests.lab.shapes import Spoken, longest_pause_s
 from tests.lab.told import READING, STOPPING, Kind, Planted
 
@@ -68,6 +68,12 @@ class Scene:
         pause_s = longest_pause_s(self.spoken)
         return any(hold is not None and (hold.texts is None or hold.texts * pause_s > MOMENT_S) for hold in holds)
 
+    @cached_property
+    def is_in_steps(self) -> bool:
+        """Whether events are found by their place in the text, and that is known only in steps."""
+        parts = [PARTS[place.part] for place in self.chain.hops]
+        return not self.chain.is_exact and any(Rewrites.COUNT in part.rewrites or part.holds for part in parts)
+
     def is_placed(self, fault: Planted) -> bool:
         """Whether it is known in which wait it is felt; a hop that holds texts may keep the last of them to the end."""
         return fault.kind in TIMED and not (self.holding and fault.kind is Kind.END_HOLD)
@@ -106,13 +112,27 @@ def _stands_out(scene: Scene, fault: Planted) -> bool:
     """Whether a wait in which the fault may lie is longer than all that a hop's holding alone made of this answer; of
     an answer that came in one piece nobody can say."""
     longest = max(scene.where(fault), key=lambda wait: wait.added_s, default=None)
-    placed = [each for each in scene.case.faults if scene.is_placed(each)]
-    held = [
-        w for w in scene.felt if w is not longest and not any(w.holds(each, scene.spoken.length) for each in placed)
-    ]
+    held = [wait for wait in _held(scene) if wait is not longest]
     if longest is None or not any(wait.after > 0 and wait.until <= scene.spoken.length for wait in held):
         return False
     return longest.added_s - max(wait.added_s for wait in held) > FELT_S
+
+
+def _held(scene: Scene) -> list[Wait]:
+    """The waits in which none of the faults lies of which it is known where they do."""
+    placed = [each for each in scene.case.faults if scene.is_placed(each)]
+    return [wait for wait in scene.felt if not any(wait.holds(each, scene.spoken.length) for each in placed)]
+
+
+def held_s(scene: Scene) -> float:
+    """The longest that a hop's holding alone made the reader wait: what was planted may lie in the longest wait, and a
+    source that sends many events at a time in all of them."""
+    buffers = [fault for fault in scene.case.faults if fault.kind is Kind.BUFFER]
+    if not scene.is_held or any(scene.around_app(fault.hop).upstream is None for fault in buffers):
+        return 0.0
+    added_s = sorted((wait.added_s for wait in _held(scene)), reverse=True)
+    is_loose = any(not scene.is_placed(fault) for fault in scene.case.faults)
+    return max(added_s[is_loose:], default=0.0)
 
 
 def _is_felt(scene: Scene, fault: Planted, *, at_source: bool) -> bool:
@@ -130,10 +150,15 @@ def _is_felt(scene: Scene, fault: Planted, *, at_source: bool) -> bool:
         case Kind.BUFFER if at_source:
             return False  # a source that sends many events at a time may do so on purpose
         case _ if at_source and fault.kind in RHYTHMIC:
-            felt_s = max((wait.wait_s for wait in where if wait.added_s > FELT_S), default=0.0)
+            felt_s = max((wait.wait_s for wait in where if _late_s(scene, wait) > FELT_S), default=0.0)
             return felt_s > RHYTHM * longest_pause_s(spoken)
         case _:
-            return max((wait.added_s for wait in where), default=0.0) > FELT_S
+            return max((_late_s(scene, wait) for wait in where), default=0.0) > FELT_S
+
+
+def _late_s(scene: Scene, wait: Wait) -> float:
+    """What neither the script explains of a wait, nor that a hop makes one event of several."""
+    return wait.added_s - (wait.gathered_s if scene.holding else 0.0)
 
 
 def excess_s(scene: Scene) -> float | None:

@@ -59,6 +59,14 @@ def test_a_hop_that_merges_a_few_events_adds_next_to_nothing() -> None:
     assert max(wait.added_s for wait in waits(seen(spoken, merged=64), spoken)) > 1.5
 
 
+@given(SHAPES, st.integers(1, 64))
+def test_what_a_hop_adds_that_makes_one_event_of_some_is_what_it_gathers(shape: Shape, merged: int) -> None:
+    spoken = spoken_of(shape)
+    *felt, _ = waits(seen(spoken, merged=merged), spoken)
+    assert all(wait.added_s - wait.gathered_s < 1e-9 for wait in felt)
+    assert all(wait.gathered_s >= 0.0 for wait in felt)
+
+
 def test_the_first_wait_and_the_last_are_those_of_the_first_text_and_the_end() -> None:
     spoken = spoken_of(Shape.REASONING)
     felt = waits(seen(spoken), spoken)

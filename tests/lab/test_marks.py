@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel.demo.faults import GATEWAY, PROXY, WORKER
-from tests.lab.chain import Chain
+from tests.lab.chain import Chain, Links
 from tests.lab.marks import Mark, mark
 from tests.lab.middles import Part
 from tests.lab.noise import Noise
@@ -113,6 +113,11 @@ def test_a_hop_that_always_buffers_is_right_to_be_named_and_may_hide_a_fault() -
     assert mark(stalled, verdict("app_stall", PROXY), seen(stalled, held_s=2.0)).mark is Mark.WRONG_HOP
 
 
+def test_who_holds_need_not_be_named_for_what_a_source_sends_in_pieces() -> None:
+    of = case(fault(Kind.BUFFER, WORKER), chain=Chain.of(Part.APP, Part.NGINX_BUFFERING))
+    assert mark(of, verdict(), seen(of, held_s=0.6)).mark is Mark.UNFELT
+
+
 def test_what_a_hop_that_merges_does_wrong_is_told_by_its_hold() -> None:
     of = case(fault(Kind.STALL, GATEWAY), chain=Chain.of(Part.APP, Part.MERGER))
     assert mark(of, verdict("buffering", GATEWAY), seen(of, held_s=2.0)).mark is Mark.RIGHT
@@ -169,6 +174,25 @@ def test_seconds_are_compared_with_what_was_planted_and_with_what_the_reader_sta
     assert result.total.known_s == pytest.approx(LATE.longest_gap_s)
     assert not result.total.is_within
     assert mark(STALL, said, LATE, noise=Noise(0.05)).total is None
+
+
+def test_no_sum_is_compared_where_a_hop_without_a_tap_stands_before_the_reader() -> None:
+    terms = [{"segment": "inference-proxy>gateway", "seconds": 1.96}]
+    said = verdict("app_stall", PROXY, wait="gap", gap_s=1.96, contributions=terms)
+    of = case(fault(Kind.STALL, PROXY), chain=APPS.without(GATEWAY))
+    assert mark(of, said, LATE).mark is Mark.RIGHT
+    assert mark(of, said, LATE).total is None
+
+
+def test_a_small_window_may_take_a_round_trip_that_no_tap_sees() -> None:
+    limits_s = []
+    for receive_bytes in (None, 16_384):
+        of = case(fault(Kind.STALL, GATEWAY), chain=replace(APPS, links=Links((0.0, 0.0, 0.02), receive_bytes)))
+        terms = [{"segment": "inference-proxy>gateway", "seconds": 2.0}]
+        total = mark(of, verdict("app_stall", GATEWAY, wait="gap", gap_s=2.0, contributions=terms), LATE).total
+        assert total is not None
+        limits_s.append(total.limit_s)
+    assert limits_s == [pytest.approx(0.02), pytest.approx(0.06)]
 
 
 def test_a_sum_is_compared_with_no_wait_that_the_script_explains() -> None:

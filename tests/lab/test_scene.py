@@ -73,6 +73,33 @@ def test_what_a_hop_that_holds_much_may_hide_is_shown_where_it_stands_out_from_w
     assert truth(broken, seen(broken, is_whole=False, is_done=False)).faults[0].is_shown
 
 
+def test_what_a_hop_gathers_of_a_few_events_is_no_part_of_a_fault() -> None:
+    of = case(fault(Kind.RATE, GATEWAY), chain=Chain.of(Part.APP, Part.MERGER))
+    alone = case(fault(Kind.RATE, GATEWAY))
+    for held_s, is_shown in ((0.35, False), (0.45, True)):
+        merged = seen_of(of.told.calm(), held_s=held_s, at_chars=100, merged=4)
+        assert truth(of, merged).faults[0].is_shown == is_shown
+        assert truth(alone, merged).faults[0].is_shown, "where no hop does so, all of it is the fault's"
+
+
+def test_how_long_holding_alone_made_the_reader_wait() -> None:
+    chain = Chain.of(Part.APP, Part.WINDOW)
+    held = {
+        kind: truth(of, seen_of(of.told.calm(), held_s=2.0, at_chars=100, merged=12)).held_s
+        for kind, of in {
+            "nothing": case(chain=chain),
+            "a stall": case(fault(Kind.STALL, GATEWAY), chain=chain),
+            "a freeze": case(fault(Kind.FREEZE, GATEWAY), chain=chain),
+            "a buffer": case(fault(Kind.BUFFER, GATEWAY), chain=chain),
+            "pieces of the source": case(fault(Kind.BUFFER, WORKER), chain=chain),
+            "no holder": case(),
+        }.items()
+    }
+    assert held.pop("nothing") > 1.9
+    assert held.pop("pieces of the source") == held.pop("no holder") == 0.0
+    assert all(0.2 < alone_s < 0.4 for alone_s in held.values())
+
+
 def test_what_nobody_planted_is_the_machines() -> None:
     none = case()
     assert truth(none, seen(none, held_s=1.0)).excess_s == pytest.approx(1.0, abs=0.05)

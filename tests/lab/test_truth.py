@@ -151,6 +151,11 @@ def test_what_else_lies_in_a_segment_is_known_where_it_does() -> None:
     assert known(case(fault(Kind.SLOW_FIRST, WORKER), chain=linked)).slack_s == 0.0
     assert 0.02 < known(case(fault(Kind.BUFFER, GATEWAY))).slack_s < 0.031
     assert known(case(fault(Kind.SLOW_READ, CLIENT), chain=linked)).term_s is None
+    assert known(case(fault(Kind.SLOW_READ, CLIENT)), held_s=2.3).slack_s == pytest.approx(0.3, abs=0.05)
+    split = Chain.of(Part.APP, Part.SPLITTER)
+    exact = replace(split, is_exact=True)
+    assert 0.02 < known(case(fault(Kind.STALL, PROXY), chain=split)).slack_s < 0.031
+    assert known(case(fault(Kind.STALL, PROXY), chain=exact)).slack_s == 0.0
 
 
 def test_a_stall_that_is_shorter_than_the_pause_it_falls_into_adds_nothing() -> None:

@@ -15,7 +15,7 @@ from otel.hop import EGRESS
 from tests.lab.chain import Stretch
 from tests.lab.draw import Case
 from tests.lab.felt import FELT_S, has_rhythm
-from tests.lab.scene import RHYTHMIC, Scene, excess_s, felt_as, is_shown
+from tests.lab.scene import RHYTHMIC, Scene, excess_s, felt_as, held_s, is_shown
 from tests.lab.shapes import longest_pause_s
 from tests.lab.told import LINKING, READING, STOPPING, Kind, Planted, first_event, planted
 
@@ -74,7 +74,8 @@ class Truth:
 
     late_s: what the script does not explain of the reader's longest wait. excess_s: the most that no fault explains
     either, None where that is not known. is_held: a hop holds so much that what was planted may lie hidden in it: then
-    it is shown only where it stands out from all other waits of the answer.
+    it is shown only where it stands out from all other waits of the answer. held_s: the longest wait that its holding
+    alone made. is_observed: no hop without a tap stands between the last one and the reader.
     """
 
     faults: tuple[Known, ...]
@@ -82,6 +83,8 @@ class Truth:
     late_s: float
     excess_s: float | None
     is_held: bool
+    held_s: float
+    is_observed: bool
 
     @property
     def blames(self) -> frozenset[Blame]:
@@ -101,6 +104,8 @@ def truth(case: Case, seen: Answer, taps: Collection[str] | None = None) -> Trut
         late_s=max((wait.added_s for wait in scene.felt), default=0.0),
         excess_s=None if scene.is_held else excess_s(scene),
         is_held=scene.is_held,
+        held_s=held_s(scene),
+        is_observed=scene.stretches[-1].is_whole,
     )
 
 
@@ -162,10 +167,13 @@ def _blames_of(stretch: Stretch, causes: Collection[str]) -> set[Blame]:
 
 def _slack(scene: Scene, fault: Planted) -> float:
     """What else lies in the planted segment or takes part of it: a pause of the source within a hold that began by the
-    clock, and of a first event the ways over the link before the hop, to connect and to ask."""
+    clock, or beside one where positions are in steps; what a reader waits until the sender has noticed that it reads
+    again; and of a first event the ways over the link before the hop, to connect and to ask."""
     chain = scene.chain
-    if fault.kind in {Kind.BUFFER, *STOPPING}:
+    if fault.kind in {Kind.BUFFER, *STOPPING} or (fault.kind is Kind.STALL and scene.is_in_steps):
         return longest_pause_s(scene.spoken)
+    if fault.kind is Kind.SLOW_READ:
+        return max(0.0, scene.seen.longest_gap_s - fault.seconds)
     if fault.kind is not Kind.SLOW_FIRST or chain.links is None or fault.hop == chain.names[0]:
         return 0.0
     return 4 * chain.links.delays_s[chain.names.index(chain.before(fault.hop))]
