@@ -117,27 +117,32 @@ def unread(hop: Hop) -> Unread | None:
     return max(found, key=lambda each: each.lasted_ns, default=None)
 
 
-def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
+def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int, *, is_sent: bool = False) -> Stuck | None:
     """What the samples in [start_ns, end_ns] say of the event; None when none lies there.
 
     The last sample speaks until the exchange was closed, which waits for the peer's kernel to have everything.
+    is_sent: the event was sent at start_ns. Then a sample that shows it outstanding for longer than acknowledgements
+    take speaks for all the time until then.
     """
     samples, peaks = lane.hop.timeline.samples, lane.window_peaks
     covered = stuck_ns = lost = shrunk = 0
     full = lane.hop.timeline.window_peak_bytes or (peaks[-1] if peaks else 0)
     windows: list[tuple[int, int]] = []
     begin = max(0, bisect_right(lane.sampled, start_ns) - 1)
+    late_ns = start_ns + UNSEEN_NS + (lane.hop.timeline.round_trip_ns or 0)
     for i in range(begin, len(samples)):
         sample = samples[i]
         if sample.offset_ns > end_ns:
             break
         until = samples[i + 1].offset_ns if i + 1 < len(samples) else max(sample.offset_ns, lane.hop.moments.closed_ns)
-        weight = min(end_ns, until) - max(start_ns, sample.offset_ns)
-        weight = min(weight, SPEAKS_NS)
-        if weight <= 0:
-            continue
-        covered += weight
+        since = max(start_ns, sample.offset_ns)
+        until = min(end_ns, until, since + SPEAKS_NS)
+        covered += max(0, until - since)
         if not is_outstanding(sample, seq):
+            continue
+        is_late = is_sent and sample.offset_ns >= late_ns
+        weight = until - start_ns - stuck_ns if is_late else until - since
+        if weight <= 0:
             continue
         stuck_ns += weight
         windows.append((sample.window_bytes, peaks[i]))
@@ -148,7 +153,8 @@ def stuck(lane: Lane, seq: int, start_ns: int, end_ns: int) -> Stuck | None:
     if not covered:
         return None
     share = 1 / stuck_ns if stuck_ns else 0.0
-    return Stuck(covered, stuck_ns, lost * share, shrunk * share, *min(windows, default=(full, full)))
+    least = min(windows, default=(full, full))
+    return Stuck(max(covered, stuck_ns), stuck_ns, lost * share, shrunk * share, *least)
 
 
 def whereabouts(
@@ -252,4 +258,5 @@ def _ask(lane: Lane, i: int, indices: list[int], term_ns: int) -> Stuck | None:
     blocked = lane.blocked.beginning(lane.arrived[indices[0]], lane.taken[indices[-1]])
     start = lane.arrived[i] if blocked is None else min(blocked, lane.arrived[i])
     travel_ns = lane.hop.timeline.round_trip_ns or 0  # an acknowledgement comes that much after the reader had it
-    return stuck(lane, lane.seq[i], start, lane.taken[i] + max(0, term_ns) + travel_ns + LATE_LOOK_NS)
+    end = lane.taken[i] + max(0, term_ns) + travel_ns + LATE_LOOK_NS
+    return stuck(lane, lane.seq[i], start, end, is_sent=start == lane.arrived[i])

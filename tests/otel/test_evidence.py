@@ -51,6 +51,19 @@ def test_the_last_look_says_nothing_of_the_time_after_the_exchange_was_closed(cl
     assert found is (Whereabouts.NETWORK if closed_ms > 225 else Whereabouts.PEER)
 
 
+@given(first_ms=st.integers(0, 900), count=st.integers(1, 4), round_trip_ms=st.sampled_from([0, 4, 40, 200]))
+def test_a_look_that_finds_an_event_late_speaks_for_all_the_time_since_it_was_sent(first_ms, count, round_trip_ms):
+    """Lab seed 6, case 56: looks are kept from when something is late; the time before them counted as the reader's."""
+    sent = HOP.timeline.stamps[5].arrived_ns
+    looks = [replace(each, offset_ns=each.offset_ns - AT + sent + first_ms * MS) for each in series(count=count)]
+    over = replace(looks[-1], offset_ns=looks[-1].offset_ns + 100 * MS, acked_count=9)
+    of = far(*looks, over, round_trip_ms=round_trip_ms)
+    found = stuck(of, of.seq[5], sent, sent + 2 * S, is_sent=True)
+    is_late = first_ms + (count - 1) * 100 >= 200 + round_trip_ms
+    assert found.stuck_ns == (count * 100 + (first_ms if is_late else 0)) * MS
+    assert stuck(of, of.seq[5], sent, sent + 2 * S).stuck_ns == count * 100 * MS
+
+
 OPEN = KernelSample(AT - 500 * MS, 5, 0, 0, PEAK, 0, 0, 0)
 
 
