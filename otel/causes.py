@@ -100,16 +100,19 @@ def _by_wait(wait: Decomposition, during_stream: Cause) -> Cause:
             return during_stream
 
 
+def is_first_output(wait: Decomposition, term_ns: int, rhythm: Rhythm, policy: Policy) -> bool:
+    """Whether a source's term is its time to a first output, and not a pause behind that, which a hop held as well."""
+    is_pause = wait.held_ns >= rhythm.limit_ns and term_ns - wait.held_ns < policy.first_event_ns
+    return wait.wait is Wait.FIRST_EVENT and not is_pause
+
+
 def _had_hidden_output(lineup: Lineup, wait: Decomposition, rhythm: Rhythm, policy: Policy) -> bool:
     """Whether the source sent reasoning, tool or control events all through the wait: nothing stalled there.
 
     Before the first of them it may be silent for as long as before a first output that is seen.
     """
     source = lineup.lanes[0]
-    asked_ns = wait.terms[lineup.source] - wait.held_ns
-    is_from_asked = wait.wait is Wait.FIRST_EVENT and not (
-        wait.held_ns >= rhythm.limit_ns and asked_ns < policy.first_event_ns
-    )
+    is_from_asked = is_first_output(wait, wait.terms[lineup.source], rhythm, policy)
     if wait.wait is Wait.END:
         start, stop = source.arrived[-1], source.hop.moments.upstream_ended_ns or source.arrived[-1]
     elif is_from_asked:

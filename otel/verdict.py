@@ -16,6 +16,7 @@ from typing import Final
 
 from otel.attempts import with_lost
 from otel.breakoff import broken_off
+from otel.causes import is_first_output
 from otel.decompose import Wait
 from otel.departure import with_ignored
 from otel.evidence import IN_DOUBT, Stuck, Whereabouts, unread
@@ -100,8 +101,10 @@ def _unobserved(path: Path, lineup: Lineup, seen: Seen, policy: Policy) -> str |
 
 
 def _is_unknown_rhythm(finding: Finding, rhythm: Rhythm | None, policy: Policy) -> bool:
-    is_rhythmic = finding.decomposition is not None and finding.decomposition.wait is not Wait.FIRST_EVENT
-    if finding.segment.kind is not Kind.SOURCE or not is_rhythmic or rhythm is None:
+    wait = finding.decomposition
+    if finding.segment.kind is not Kind.SOURCE or wait is None or rhythm is None:
+        return False
+    if is_first_output(wait, finding.term_ns, rhythm, policy):
         return False
     return not rhythm.is_known and finding.term_ns < policy.ceiling_ns
 

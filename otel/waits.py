@@ -14,7 +14,7 @@ from typing import Final, TypedDict
 from otel import decompose, pace
 from otel.align import Lane
 from otel.buffering import EDGE, LOOK_NS, Comb, combs_of
-from otel.causes import cause_behind, cause_of, cause_of_pace
+from otel.causes import cause_behind, cause_of, cause_of_pace, is_first_output
 from otel.decompose import Decomposition, Wait
 from otel.evidence import Stuck, Whereabouts
 from otel.findings import Cause, Finding, Policy
@@ -173,10 +173,7 @@ def _limit(lineup: Lineup, wait: Decomposition, segment: Segment, rhythm: Rhythm
         return policy.floor_ns
     if _is_conversation(lineup.lanes[0]):
         return math.inf
-    is_held = (
-        rhythm.is_known and wait.held_ns >= rhythm.limit_ns
-    )  # a pause behind the first output, felt within its wait
-    if wait.wait is not Wait.FIRST_EVENT or is_held:
+    if not is_first_output(wait, wait.terms[segment], rhythm, policy):
         return rhythm.limit_ns
     # an answer that is not streamed takes as long as the model needs for all of it
     return policy.first_event_ns if lineup.lanes[0].hop.exchange.is_stream else math.inf

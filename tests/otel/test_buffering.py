@@ -118,6 +118,17 @@ def test_what_the_source_did_is_told_beside_one_release_that_hid_it(hop, at, ms,
     assert {label for label, finding in found.items() if finding.term_ns > both * MS} <= {"source"}
 
 
+@given(hop=HOPS, at=st.integers(1, 28), ms=st.integers(300, 4_000), late_ms=st.integers(0, 250))
+def test_of_a_source_without_a_rhythm_it_cannot_be_said(hop, at, ms, late_ms):
+    """Lab seed 6, case 97: the rest came at once, so a hop that kept all of it made a pause a first output."""
+    chain = Chain(
+        events=30, gap=0, stalls=[("source", at, ms * MS)], late_end=late_ms * MS, collects={hop: 30}, chars=(40,)
+    )
+    verdict = verdict_on(chain)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert [finding.segment.label for finding in verdict.findings] == ["source"]
+
+
 @given(hop=HOPS, seed=st.integers(0, 1_000), thoughts=st.integers(0, 60), is_exact=EXACT)
 def test_a_healthy_source_is_not_told_beside_it_though_it_thinks_meanwhile(hop, seed, thoughts, is_exact):
     draw = random.Random(seed)
