@@ -10,6 +10,7 @@ from typing import Any, Final
 from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
+from otel.demo.faults import CLIENT
 from tests.lab.draw import Case
 from tests.lab.felt import FELT_S, waits
 from tests.lab.noise import EXPLAINS, Noise
@@ -195,6 +196,9 @@ def _term(known: Truth, verdict: Mapping[str, Any]) -> Comparison | None:
 def _total(case: Case, known: Truth, seen: Answer, verdict: Mapping[str, Any]) -> Comparison | None:
     if not known.is_observed or not verdict["contributions"] or (waited_s := _waited(case, seen, verdict)) is None:
         return None
+    loses = case.fault(Kind.LOSS)
+    if loses is not None and loses.hop == CLIENT:
+        return None  # acknowledgements are lost as well: no tap knows when the reader had what
     limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ, *LINKING) is None else SAMPLED_S
     if verdict["wait"] == "first_event":
         limit_s += _unseen_s(case)

@@ -184,6 +184,13 @@ def test_no_sum_is_compared_where_a_hop_without_a_tap_stands_before_the_reader()
     assert mark(of, said, LATE).total is None
 
 
+@pytest.mark.parametrize(("hop", "is_compared"), [("client", False), (GATEWAY, True)])
+def test_no_sum_is_compared_where_acknowledgements_of_the_reader_are_lost_as_well(hop: str, is_compared: bool) -> None:
+    of = case(fault(Kind.LOSS, hop), chain=replace(APPS, links=Links((0.0, 0.0, 0.02))))
+    said = verdict("network", hop, wait="gap", gap_s=2.0, contributions=[{"segment": "source", "seconds": 2.0}])
+    assert (mark(of, said, LATE).total is not None) == is_compared
+
+
 def test_a_small_window_may_take_a_round_trip_that_no_tap_sees() -> None:
     limits_s = []
     for receive_bytes in (None, 16_384):
