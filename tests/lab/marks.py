@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from otel.align import LATE_ACK_NS
 from otel.demo import check
 from otel.demo.answer import Answer
 from otel.demo.check import SUM_LIMIT_S, TERM_LIMIT_S, Comparison
@@ -25,6 +26,8 @@ ASKING_S: Final = 0.05
 """What openai-python takes to make a request of a question."""
 SAMPLED_S: Final = 0.1
 """How exactly a tap knows when a stopped reader's kernel had its last event: it asks ten times a second."""
+LATE_S: Final = LATE_ACK_NS / 1e9
+"""How late an acknowledgement may be, unseen: behind a slow link, that of the event before a wait, too."""
 CALM: Final = Noise()
 HEALTHY: Final = "healthy"
 INCONCLUSIVE: Final = "inconclusive"
@@ -200,6 +203,9 @@ def _total(case: Case, known: Truth, seen: Answer, verdict: Mapping[str, Any]) -
     if loses is not None and loses.hop == CLIENT:
         return None  # acknowledgements are lost as well: no tap knows when the reader had what
     limit_s = SUM_LIMIT_S if case.fault(Kind.SLOW_READ, *LINKING) is None else SAMPLED_S
+    slow = case.fault(Kind.RATE)
+    if slow is not None and slow.hop == CLIENT:
+        limit_s += LATE_S
     if verdict["wait"] == "first_event":
         limit_s += _unseen_s(case)
     elif case.chain.links is not None and case.chain.links.receive_bytes is not None:

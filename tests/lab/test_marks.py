@@ -191,6 +191,15 @@ def test_no_sum_is_compared_where_acknowledgements_of_the_reader_are_lost_as_wel
     assert (mark(of, said, LATE).total is not None) == is_compared
 
 
+@pytest.mark.parametrize(("hop", "limit_s"), [("client", 0.3), (GATEWAY, 0.1)])
+def test_behind_a_slow_link_an_acknowledgement_may_be_late_unseen(hop: str, limit_s: float) -> None:
+    of = case(fault(Kind.RATE, hop), chain=replace(APPS, links=Links((0.0, 0.0, 0.0))))
+    said = verdict("network", hop, wait="gap", gap_s=2.0, contributions=[{"segment": "source", "seconds": 2.0}])
+    total = mark(of, said, LATE).total
+    assert total is not None
+    assert total.limit_s == pytest.approx(limit_s)
+
+
 def test_a_small_window_may_take_a_round_trip_that_no_tap_sees() -> None:
     limits_s = []
     for receive_bytes in (None, 16_384):
