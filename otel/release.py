@@ -25,6 +25,8 @@ SPREAD_NS: Final = 20_000_000
 """What came in within so short a time was held by nobody."""
 HELD_NS: Final = 10_000_000
 """From here on what a hop let go in one piece had lain there."""
+ROUND_TRIPS: Final = 3
+"""In so many a link carries 100 KB at the least, however carefully it begins."""
 NEIGHBOURS: Final = 200
 """Events or deliveries on both sides that show how fast a hop is when it holds nothing: over more its clocks drift."""
 
@@ -115,11 +117,13 @@ def _piece(lanes: Sequence[Lane], j: int, *, same: Sequence[bool]) -> int:
     last of them where it came right behind."""
     outer = lanes[-1]
     last = together(outer, j)
+    took_ns = SHADOW_NS
     for n in range(len(lanes) - 2, 0, -1):
         if not same[n]:
             break
+        took_ns += ROUND_TRIPS * (lanes[n].hop.timeline.round_trip_ns or 0)
         more = together(lanes[n], j)
-        if more > last and outer.arrived[more] - outer.arrived[j] <= SHADOW_NS:
+        if more > last and outer.arrived[more] - outer.arrived[j] <= took_ns:
             last = more
     is_last_text = outer.is_ended and last == outer.event_count - 1
     return last + 1 if is_last_text and outer.arrived[-1] - outer.arrived[last] <= SHADOW_NS else last

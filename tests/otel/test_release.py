@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from otel import decompose
 from otel.align import CONTENT, lane_of
 from otel.findings import Policy
+from otel.hop import Hop
 from otel.join import join
 from otel.lineup import line_up
 from otel.release import TOGETHER_NS, awaited, together
@@ -133,6 +136,34 @@ def test_a_hop_that_lets_go_by_the_clock_is_charged_whole_though_the_source_paus
     stalls = [(PROXY, 60, hold), ("source", 66, pause), (PROXY, 73, hold), ("source", 79, pause)]
     chain = Chain(events=120, gap=100 * MS, stalls=stalls)
     assert [term(chain, before(PROXY), at) // MS for at in (60, 73)] == [2_050, 2_000]
+
+
+@given(
+    size=st.integers(30, 64),
+    window=st.integers(16, 40),
+    round_trip=st.sampled_from([0, 8, 40, 200]),
+    stall=st.integers(600, 4_000),
+    at=st.integers(2, 28),
+)
+def test_a_piece_that_crosses_a_link_in_some_round_trips_is_one(size, window, round_trip, stall, at):
+    """Lab seed 2, case 89: the first of it alone was waited for, and what went wrong before the rest was not told."""
+    hops = run(Chain(events=160, stalls=[("source", at, stall * MS)], collects={PROXY: size}))
+    lineup, _ = line_up([*hops[:-2], *crossed(hops[-2], hops[-1], round_trip * MS, window)])
+    found = decompose.first_event(lineup)
+    terms = {segment.label: ns for segment, ns in found.terms.items()}
+    assert terms["source"] > stall * MS
+    assert terms[before(PROXY)] <= size * 25 * MS
+
+
+def crossed(inner: Hop, outer: Hop, round_trip: int, window: int) -> tuple[Hop, Hop]:
+    """The tap before a link, which knows its round trip, and that behind it. So many events pass in each round trip."""
+    inner_hop = replace(inner, timeline=replace(inner.timeline, round_trip_ns=round_trip))
+    stamps, begin = [], 0
+    for k, stamp in enumerate(outer.timeline.stamps):
+        begin = begin if k and stamp.arrived_ns == outer.timeline.stamps[begin].arrived_ns else k
+        late = (k - begin) // window * round_trip
+        stamps.append(replace(stamp, arrived_ns=stamp.arrived_ns + late, taken_ns=stamp.taken_ns + late))
+    return inner_hop, replace(outer, timeline=replace(outer.timeline, stamps=tuple(stamps)))
 
 
 def test_what_comes_in_one_piece_is_together():
