@@ -203,7 +203,7 @@ class Exchanges:
     def _look_at_running(self, batch: tuple[Live, ...], at_ns: int) -> None:
         for live in batch:
             if live in self._running:
-                self._look(live, at_ns)
+                self._look(live, at_ns, may_rest=True)
                 self._hold_to_limits(live, at_ns)
                 self._guard(live, at_ns)
                 self._tell_stall(live, at_ns)
@@ -353,9 +353,9 @@ class Exchanges:
         except Exception:  # noqa: BLE001  # a stream is worth more than what is said of it
             self.recording_failure_count += 1
 
-    def _look(self, live: Live, at_ns: int) -> None:
+    def _look(self, live: Live, at_ns: int, *, may_rest: bool = False) -> None:
         try:
-            live.look(at_ns)
+            live.look(at_ns, may_rest=may_rest)
         except Exception:  # noqa: BLE001  # one connection that cannot be asked must not end the looking at all others
             self.recording_failure_count += 1
             live.ask_no_more()

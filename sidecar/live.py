@@ -63,6 +63,7 @@ class Live:
         "_is_asked",
         "_moved_bytes",
         "_output_bytes",
+        "_rests",
         "_stuck_since_ns",
         "anchor",
         "asked_ns",
@@ -136,6 +137,7 @@ class Live:
         self._moved_bytes = 0
         self._is_asked = True
         self._output_bytes = 0  # when the kernel was last asked
+        self._rests = False  # it was not asked at the last look, though there was something to ask
 
     @property
     def is_settled(self) -> bool:
@@ -225,8 +227,9 @@ class Live:
         if self.stopping is None:
             self.stopping = stop
 
-    def look(self, at_ns: int) -> None:
-        """Ask the kernel, where there is something to ask."""
+    def look(self, at_ns: int, *, may_rest: bool = False) -> None:
+        """Ask the kernel, where there is something to ask. may_rest: every other time is enough of a reader that keeps
+        up, since asking costs more than all the rest of a look."""
         if self.connection is None:
             return
         if self._may_miss_the_end and self.stopping is None and self.left_by is None:
@@ -234,6 +237,9 @@ class Live:
             if self.left_by is not None and self.task is not None:
                 self.task.cancel()
         if self.writer is None or not self._has_news:
+            return
+        self._rests = may_rest and self.taking.is_at_ease and not self._rests
+        if self._rests:
             return
         info = self.connection.tcp_info()
         if info is None:

@@ -116,7 +116,10 @@ class Body(Seen):
         if self.is_blind:
             return
         try:
-            at = self._usual_came(data, 0, at_ns) if self._is_lane_open and not is_wasted else 0
+            at = 0
+            if self._is_lane_open and self._lane is not None and not is_wasted:  # nearly always, and then all of it
+                at = self._lane.take(data, 0, at_ns)
+                self.progress_ns = at_ns if at else self.progress_ns
             if at < len(data):
                 self._came(data, at, at_ns, is_wasted=is_wasted)
         except Exception:  # noqa: BLE001  # whatever the bytes are and wherever our mistake is, the stream goes on

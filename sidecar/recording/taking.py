@@ -113,6 +113,13 @@ class Taking:
         self._stood_ns = self._lost_ns = self._shut_ns = 0
 
     @property
+    def is_at_ease(self) -> bool:
+        """The last look found that the reader had all, and nothing strange: of such every other one is enough."""
+        if self._last is None or self._last.is_outstanding:
+            return False
+        return self.holdup is None and self._small_since_ns is None
+
+    @property
     def is_outstanding(self) -> bool:
         """The last look found bytes on their way, so that the next one is worth its while."""
         return self._last is not None and self._last.is_outstanding
