@@ -52,6 +52,7 @@ class Flow:
         "_now",
         "_recorder",
         "_response",
+        "_splices",
         "_tier",
         "_untaken_since_ns",
         "_write",
@@ -74,6 +75,7 @@ class Flow:
         self._response = delivery.response
         self._exchanges = exchanges
         self._tier = tier
+        self._splices = tier is Tier.SPLICE
         self._now = now
         self._failure: Exception | None = None  # of the callback, raised where the task hears it
         self._untaken_since_ns: int | None = None
@@ -120,7 +122,7 @@ class Flow:
         no part in what goes wrong here."""
         recorder = self._recorder
         try:
-            is_taken = self._write(data, framed if self._tier is Tier.SPLICE else None)
+            is_taken = self._write(data, framed if self._splices else None)
             taken_ns = self._now()
         except Exception as error:  # noqa: BLE001  # for the task, which may be in the middle of waiting
             self._failure = error

@@ -51,6 +51,7 @@ class Recorder:
         "_segment_count",
         "_segment_from",
         "_segment_from_ns",
+        "_since_ns",
         "_status",
         "_taken_count",
         "asked",
@@ -63,6 +64,7 @@ class Recorder:
         self.asked = asked
         self._place = place
         self._anchor = anchor
+        self._since_ns = anchor.monotonic_ns
         self._look = look
         self._body: Seen | None = None
         self._status: int | None = None
@@ -74,9 +76,7 @@ class Recorder:
         self._bytes_out = 0
         self._taken_count = 0
         self._blocks = Blocks()
-        self._segment_count = 0
-        self._segment_from = NO_EVENTS
-        self._segment_from_ns = 0
+        self._segment_count, self._segment_from, self._segment_from_ns = 0, NO_EVENTS, 0
         self.blocked_since_ns: int | None = None
         self.is_muted = False
         self.ours = Ours()
@@ -124,15 +124,15 @@ class Recorder:
 
     def passed(self, data: bytes, arrived_ns: int, taken_ns: int, offset_bytes: int) -> int:
         """`arrived` and `taken` of one piece, as nearly every one passes: in few calls. Returns `fresh_count`."""
-        body, since_ns = self._body, self._anchor.monotonic_ns
-        arrived_ns = max(0, arrived_ns - since_ns)
+        body, since_ns = self._body, self._since_ns
+        arrived_ns = arrived_ns - since_ns if arrived_ns > since_ns else 0
         is_wasted = self._course.heard(arrived_ns)
         if body is None:
             return 0
         body.arrived(data, arrived_ns, is_wasted=is_wasted)
         stamper = body.stamper
         self._bytes_out, self._taken_count = body.size_bytes, stamper.count
-        stamper.taken(max(0, taken_ns - since_ns), offset_bytes)
+        stamper.taken(taken_ns - since_ns if taken_ns > since_ns else 0, offset_bytes)
         return 0 if self.is_muted else stamper.count - self._segment_from[0]
 
     def message_received(self, opcode: int, size_bytes: int, at_ns: int) -> None:
@@ -340,7 +340,7 @@ class Recorder:
     # Inside.
 
     def _offset(self, at_ns: int) -> int:
-        return max(0, at_ns - self._anchor.monotonic_ns)
+        return max(0, at_ns - self._since_ns)
 
     def _begin(self, body: Seen | None, at_ns: int, *, status: int, is_delimited: bool) -> None:
         self._course.headers_received(self._offset(at_ns), is_delimited=is_delimited)

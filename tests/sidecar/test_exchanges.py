@@ -905,7 +905,6 @@ async def test_a_look_that_fails_is_counted_and_keeps_nobody_from_theirs(bench, 
     assert live.connection.asked_count == 2
 
 
-
 async def test_a_stream_of_very_many_events_is_reported_once_a_second_at_most(bench):
     live = bench.begin()
     at_ns = bench.clock.monotonic_ns()
