@@ -10,8 +10,6 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int8_t, int64_t
 from libc.string cimport memcmp, memcpy
 
-from dataclasses import replace
-
 from otel.hop import EventClass, Stamp
 from sidecar.inspection import shape as _shape
 from sidecar.inspection.events import Unit
@@ -117,9 +115,10 @@ cdef class Stamper:
     cdef Py_ssize_t _room_count
     cdef Py_ssize_t _taken_count
     cdef Py_ssize_t _limit_count
-    cdef int64_t _last_wire_bytes
     cdef int64_t _acked_count
-    cdef object _last
+    cdef Row _last  # of the last event, where the columns are full; wire_bytes: once taken
+    cdef bint _is_full
+    cdef bint _is_last_taken
 
     def __cinit__(self, *, Py_ssize_t limit_count=_LIMIT_COUNT):
         self._limit_count = limit_count
@@ -129,7 +128,7 @@ cdef class Stamper:
 
     @property
     def is_cut_short(self):
-        return self.count > self._row_count + (self._last is not None)
+        return self.count > self._row_count + self._is_full
 
     def event(self, int event_class, int64_t visible_chars, int64_t at_ns, int64_t behind_bytes):
         """One event of a read; so many bytes of the same read lie behind it, 0 where that is not known."""
@@ -147,7 +146,7 @@ cdef class Stamper:
     cdef int add(self, int event_class, int64_t visible_chars, int64_t at_ns, int64_t behind_bytes) except -1:
         cdef int64_t latest_ns = 0
         cdef Row* row
-        if self._last is not None:
+        if self._is_full:
             latest_ns = self._last.arrived_ns
         elif self._row_count:
             latest_ns = self._rows[self._row_count - 1].arrived_ns
@@ -159,14 +158,16 @@ cdef class Stamper:
         self.position += visible_chars
         if self._row_count < self._limit_count:
             row = self._rows + self._row_count
-            row.arrived_ns = at_ns
-            row.taken_ns = 0
-            row.position = self.position
-            row.wire_bytes = behind_bytes
-            row.event_class = event_class
             self._row_count += 1
         else:
-            self._last = Stamp(self.count - 1, at_ns, None, _CLASSES[event_class], self.position, is_exact=True)
+            row = &self._last
+            self._is_full, self._is_last_taken = True, False
+            behind_bytes = row.wire_bytes  # what was taken before, and what its own end is at least
+        row.arrived_ns = at_ns
+        row.taken_ns = 0
+        row.position = self.position
+        row.wire_bytes = behind_bytes
+        row.event_class = event_class
         return 0
 
     cdef int grow(self) except -1:
@@ -191,11 +192,10 @@ cdef class Stamper:
                 self._rows[seq].taken_ns = at_ns
                 seq += 1
             self._taken_count = seq
-        if self._last is not None and self._last.taken_ns is None:
-            if seq:
-                at_ns = max(at_ns, self._rows[seq - 1].taken_ns)
-            self._last = replace(self._last, taken_ns=max(at_ns, self._last.arrived_ns))
-            self._last_wire_bytes = max(wire_offset_bytes, self._last_wire_bytes, end)
+        if self._is_full and not self._is_last_taken:
+            self._is_last_taken = True
+            self._last.taken_ns = max(at_ns, self._last.arrived_ns, self._rows[seq - 1].taken_ns if seq else 0)
+            self._last.wire_bytes = max(wire_offset_bytes, self._last.wire_bytes, end)
 
     def acked_count(self, int64_t wire_acked_bytes):
         """How many events the peer's kernel has, when it has acknowledged that many bytes of the wire."""
@@ -207,7 +207,7 @@ cdef class Stamper:
             else:
                 high = middle
         cdef int64_t count = low
-        if self._last is not None and self._last.taken_ns is not None and wire_acked_bytes >= self._last_wire_bytes:
+        if self._is_full and self._is_last_taken and wire_acked_bytes >= self._last.wire_bytes:
             count = self.count
         self._acked_count = max(self._acked_count, count)
         return self._acked_count
@@ -215,15 +215,15 @@ cdef class Stamper:
     def stamps(self, *, Py_ssize_t since=0):
         """The stamps from sequence number `since` on, in order, with exact times and positions."""
         cdef Py_ssize_t seq
-        cdef Row row
-        found = []
-        for seq in range(max(since, 0), self._row_count):
-            row = self._rows[seq]
-            taken_ns = row.taken_ns if seq < self._taken_count else None
-            found.append(Stamp(seq, row.arrived_ns, taken_ns, _CLASSES[row.event_class], row.position, is_exact=True))
-        if self._last is not None and self._last.seq >= since:
-            found.append(self._last)
+        found = [self.stamp(&self._rows[seq], seq, seq < self._taken_count) for seq in range(max(since, 0), self._row_count)]
+        if self._is_full and self.count > since:
+            found.append(self.stamp(&self._last, self.count - 1, self._is_last_taken))
         return tuple(found)
+
+    cdef object stamp(self, Row* row, int64_t seq, bint is_taken):
+        """A row as others read it."""
+        taken_ns = row.taken_ns if is_taken else None
+        return Stamp(seq, row.arrived_ns, taken_ns, _CLASSES[row.event_class], row.position, is_exact=True)
 
 
 # Usual events.
