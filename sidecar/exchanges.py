@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 
 SEGMENT_NS: Final = 1_000_000_000
 """Least time between two reports of one stream for its number of events alone; a crash loses no more than that."""
+REPORT_NS: Final = 50_000
+"""Time that passes for each event that was reported so: to make a report of it takes a tenth of that, in a thread that
+takes turns with the loop. All long streams share it: in a flood a crash loses more, and the stream goes on."""
 LINGER_NS: Final = 5_000_000_000
 """Longest that a record waits for the peer's kernel: more than three doublings of the retransmission timer."""
 TRIM_NS: Final = 1_000_000_000
@@ -79,6 +82,7 @@ class Exchanges:
         self._tells_start = tells_start
         self._engine = engine
         self._looked_ns: int | None = None
+        self._report_due_ns = 0
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
         self._rounds: Rounds[Live] = Rounds()
@@ -153,9 +157,10 @@ class Exchanges:
             self._idle.set()
 
     def cut_long(self, live: Live, at_ns: int) -> None:
-        """Report a stream with very many events, once a second at most: a report costs what a thousand events do."""
-        if at_ns >= live.segment_due_ns:
+        """Report a stream with very many events, once a second at most, and not while that would be all we do."""
+        if at_ns >= live.segment_due_ns and at_ns >= self._report_due_ns:
             live.segment_due_ns = at_ns + SEGMENT_NS
+            self._report_due_ns = at_ns + live.recorder.fresh_count * REPORT_NS
             self.cut(live, at_ns)
 
     def cut(self, live: Live, at_ns: int) -> None:
@@ -349,7 +354,7 @@ class Exchanges:
     def _log(self, level: int, message: str, live: Live, at_ns: int, **more: object) -> None:
         """A line of the log about an exchange that runs. Never raises, as whatever is done for all of them."""
         try:
-            log.log(level, message, extra=_glance(live, at_ns) | more)
+            log.log(level, message, extra=live.told(at_ns) | more)
         except Exception:  # noqa: BLE001  # a stream is worth more than what is said of it
             self.recording_failure_count += 1
 
@@ -389,12 +394,3 @@ class Exchanges:
             is_muted=recorder.is_muted,
             about=live.about(),
         )
-
-
-_TOLD: Final = ("hop", "request_id", "trace_id", "model", "probe", "phase", "is_blocked", "silent_s", "stall_cause")
-
-
-def _glance(live: Live, at_ns: int) -> dict[str, object]:
-    """What a line of the log says of an exchange that runs."""
-    seen = live.glance(at_ns)
-    return {"listener": live.listener} | {key: seen[key] for key in _TOLD}

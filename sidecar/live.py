@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from otel.hop import Anchor
 from sidecar.bounds.deadlines import Stop, Waits
@@ -16,6 +16,8 @@ from sidecar.lag import Canary
 from sidecar.recording.beside import Beside
 from sidecar.recording.recorder import Recorder
 from sidecar.recording.taking import Cause, Look, Taking
+
+_TOLD: Final = ("hop", "request_id", "trace_id", "model", "probe", "phase", "is_blocked", "silent_s", "stall_cause")
 
 
 class Writing(Protocol):
@@ -194,6 +196,11 @@ class Live:
             "is_stalled": self.stalled is not None,
             "stall_cause": None if self.stalled is None or self.stalled.cause is None else self.stalled.cause.value,
         }
+
+    def told(self, now_ns: int) -> dict[str, object]:
+        """What a line of the log says of it while it runs."""
+        seen = self.glance(now_ns)
+        return {"listener": self.listener} | {key: seen[key] for key in _TOLD}
 
     @property
     def silent_since_ns(self) -> int:

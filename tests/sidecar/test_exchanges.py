@@ -10,7 +10,7 @@ from sidecar.bounds.deadlines import ANSWER_LATE, BODY_IDLE, DRAINED, OVERLOADED
 from sidecar.bounds.overload import WORTH_BYTES, Overload
 from sidecar.engine.history import History
 from sidecar.engine.reading import Seen
-from sidecar.exchanges import LINGER_NS, SEGMENT_NS, TRIM_NS, Exchanges
+from sidecar.exchanges import LINGER_NS, REPORT_NS, SEGMENT_NS, TRIM_NS, Exchanges
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
@@ -540,6 +540,19 @@ async def test_one_connection_that_cannot_be_asked_spoils_nothing_else(bench):
     assert bench.exchanges.recording_failure_count == 1
     assert other.connection.asked_count == 2
     assert len(bench.kept.hops) == 1
+
+
+async def test_reports_of_long_streams_take_turns_so_that_making_them_is_not_all_that_is_done(bench):
+    first, other = bench.begin(), bench.begin()
+    for each in (first, other):
+        bench.answer(each, HELLO * 5_000)
+    due_ns = bench.clock.monotonic_ns()
+    bench.exchanges.cut_long(first, due_ns)
+    bench.exchanges.cut_long(other, due_ns + 5_000 * REPORT_NS - 1)
+    assert len(bench.kept.hops) == 1
+    bench.exchanges.cut_long(other, due_ns + 5_000 * REPORT_NS)
+    bench.exchanges.cut_long(first, due_ns + SEGMENT_NS)  # nothing of it is new, so that nobody waits for it
+    assert [hop.traffic.event_count for hop in bench.kept.hops] == [5_000] * 3
 
 
 async def test_a_segment_that_cannot_be_made_is_counted_and_ends_neither_the_stream_nor_the_looking(bench):
