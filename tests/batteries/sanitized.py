@@ -99,7 +99,7 @@ def main() -> int:
             return 0
         for words in (
             ("-c", "from sidecar.native import COMPILED; assert COMPILED is not None"),
-            ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", str(TEST_S), *TESTS),
+            ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys", "--timeout", str(TEST_S), *TESTS),
         ):
             done = subprocess.run([sys.executable, *words], cwd=tree, env=checked, timeout=TEST_S, check=False)
             if done.returncode:

@@ -102,6 +102,13 @@ def test_half_a_block_is_left(parts, cut):
 
 
 @each_kind()
+def test_nor_is_anything_taken_of_a_text_that_is_cut_anywhere(parts):
+    whole = block("é😀".encode() + rb"\u00e9\ud83d\ude00\n")
+
+    assert [taken(parts, TEXT, whole[:cut])[0] for cut in range(len(whole))] == [0] * len(whole)
+
+
+@each_kind()
 @pytest.mark.parametrize("number", [b"0", b"7", b"123456789012345"])
 def test_several_holes(parts, number):
     whole = b'event: x\ndata: {"n":%b,"a":"one","b":"\\"","more":"1234"}\n\n' % number

@@ -44,6 +44,15 @@ def test_whole_chunks(data, at):
 
 
 @pytest.mark.parametrize(
+    "whole", [b"3\r\none\r\n14\r\ntwo and some more ..\r\n", b"0000000000000009\r\n12345678\r\n\r\n"]
+)
+def test_no_byte_is_read_behind_the_last_one(whole):
+    for cut in range(len(whole)):
+        for at in range(cut + 1):
+            assert COMPILED.whole_chunks(whole[:cut], at) == TWINS.whole_chunks(whole[:cut], at)
+
+
+@pytest.mark.parametrize(
     "size", ["7fffffffffffffff", "8000000000000000", "ffffffffffffffff", "fffffffffffffff0", "0" * 15 + "5"]
 )
 def test_a_size_beyond_all_memory_is_no_whole_chunk(size):
