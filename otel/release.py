@@ -23,6 +23,8 @@ TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
 SPREAD_NS: Final = 20_000_000
 """What came in within so short a time was held by nobody."""
+REST_NS: Final = 150_000_000
+"""What came over so long a time and left in one piece with the end was gathered, however long the pieces before it."""
 HELD_NS: Final = 10_000_000
 """From here on what a hop let go in one piece had lain there."""
 ROUND_TRIPS: Final = 3
@@ -166,7 +168,7 @@ def _came_when_let_go(inner: Lane, outer: Lane, part: Window) -> bool:
 
 def _is_habit(inner: Lane, outer: Lane, held: Window, piece: Window, *, is_same: bool) -> bool:
     """Whether the delivery before or after this one was gathered as well, or there is none: at least half as many
-    events as had lain there, or the rest of the answer where that took a quarter of the time, longest silences aside.
+    events as had lain there, or the rest of the answer where that took a quarter of the time, or long enough.
 
     A source that stopped may make up for it at once: what came and went right behind the piece shows nothing.
     """
@@ -182,7 +184,7 @@ def _is_habit(inner: Lane, outer: Lane, held: Window, piece: Window, *, is_same:
     lain = _lain(inner, held)
     share = (lain.last - lain.first + 1) / (held.last - held.first + 1)
     count = share * (piece.last - piece.first + 1)
-    rest_ns = max(SPREAD_NS, (_spread(inner, lain) - _longest(inner, lain)) // 4)
+    rest_ns = max(SPREAD_NS, min(REST_NS, (_spread(inner, lain) - _longest(inner, lain)) // 4))
     for near in beside:
         is_as_much = 2 * (near.last - near.first + 1) >= count
         came = _came(inner, outer, near.first, near.last, is_same=is_same)

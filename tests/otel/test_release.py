@@ -71,6 +71,16 @@ def test_a_stall_of_the_source_within_what_a_hop_collects_is_the_sources(hop, si
 
 
 @given(
+    hop=HOPS, size=st.integers(24, 64), rest=st.integers(8, 64), at=st.integers(1, 60), stall=st.integers(600, 9_000)
+)
+def test_so_is_one_before_a_short_rest(hop, size, rest, at, stall):
+    chain = Chain(events=size + rest, stalls=[("source", at % size or 1, stall * MS)], collects={hop: size})
+    found = {finding.segment.label: finding.term_ns for finding in judge(join(run(chain)), KNOWN).findings}
+    assert found["source"] >= stall * MS
+    assert found.get(before(hop), 0) <= size * 25 * MS + MS
+
+
+@given(
     hop=HOPS,
     size=st.integers(8, 40),
     at=st.integers(2, 100),
