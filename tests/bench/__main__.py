@@ -26,7 +26,7 @@ from tests.bench import report
 from tests.bench.building import built
 from tests.bench.contenders import NGINX, OURS, PLAIN, UNSTAMPED, Contender, contenders
 from tests.bench.goals import rows
-from tests.bench.loads import ANCHOR, BUSY, LOADS
+from tests.bench.loads import ANCHOR, BUSY, LOADS, Kind
 from tests.bench.machine import here, machine, stand_aside
 from tests.bench.measuring import WARM_UP, measure
 from tests.bench.order import Turn, turns
@@ -159,6 +159,8 @@ def _take(stage: Stage, running: Running, turn: Turn, results: Results, say: Say
         said = f"no figure: {'; '.join(measured.faults)}"
     elif turn.load.is_of_memory:
         said = f"{measured.kb_per_stream:8.1f} KB a stream"
+    elif turn.load.kind is Kind.FLOOD:
+        said = f"{measured.events_per_core_s / 1e6:8.2f} M events/s of a core, CPU {measured.cpu_share:4.0%}"
     elif measured.events:
         said = f"{measured.cpu_us_per_event:8.2f} µs/event, CPU {measured.cpu_share:4.0%}, p50 {measured.p50_us:.0f} µs"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -84,6 +84,10 @@ def _request_us(measured: Measured) -> float:
 
 def _p50_us(measured: Measured) -> float:
     return measured.p50_us
+
+
+def _p99_us(measured: Measured) -> float:
+    return measured.p99_us
 
 
 def _percent(measured: Measured) -> float:
@@ -190,7 +194,7 @@ def rows(*, has_compiled: bool) -> tuple[Row, ...]:
 
 
 FIGURES: Final[Mapping[str, tuple[tuple[str, Figure, str], ...]]] = {
-    ANCHOR.name: (("CPU µs/event", _cpu_us, "{:.1f}"), ("p50 µs", _p50_us, "{:.0f}")),
+    ANCHOR.name: (("CPU µs/event", _cpu_us, "{:.1f}"), ("p50 µs", _p50_us, "{:.0f}"), ("p99 µs", _p99_us, "{:.0f}")),
     BUSY.name: (
         ("CPU µs/event", _cpu_us, "{:.1f}"),
         ("CPU %", _percent, "{:.0f}"),
@@ -198,9 +202,20 @@ FIGURES: Final[Mapping[str, tuple[tuple[str, Figure, str], ...]]] = {
         ("p50 µs", _p50_us, "{:.0f}"),
     ),
     "light": (("CPU µs/event", _cpu_us, "{:.0f}"), ("p50 µs", _p50_us, "{:.0f}")),
-    FLOOD.name: (("events/s of a core", _per_core, "{:,.0f}"),),
+    FLOOD.name: (("1,000 events/s of a core", lambda measured: _per_core(measured) / 1_000, "{:,.0f}"),),
     SHORT.name: (("CPU µs/request", _request_us, "{:.0f}"), ("p50 µs", _p50_us, "{:.0f}")),
     IDLE.name: (("KB a stream", _kb, "{:.1f}"),),
     STUCK.name: (("KB a stream", _kb, "{:.0f}"),),
 }
 """What is told of every contender under a load; the first is also told by nginx's and by the plain proxy's."""
+
+OVERVIEW: Final[Sequence[tuple[str, Load, Figure, str]]] = (
+    ("µs/event", ANCHOR, _cpu_us, "{:.1f}"),
+    ("p50 µs", ANCHOR, _p50_us, "{:.0f}"),
+    ("% at 25,000/s", BUSY, _percent, "{:.0f}"),
+    ("1,000/s in flood", FLOOD, lambda measured: _per_core(measured) / 1_000, "{:,.0f}"),
+    ("µs/request", SHORT, _request_us, "{:.0f}"),
+    ("KB idle", IDLE, _kb, "{:.1f}"),
+    ("KB unread", STUCK, _kb, "{:.0f}"),
+)
+"""All loads in one table: medians, and nothing beside them."""

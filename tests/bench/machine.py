@@ -87,12 +87,13 @@ def stand_aside(cores: Cores) -> None:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were taken on."""
+    """What the figures are taken on, and what else runs there: kernel threads that carry packets stand behind it."""
     return {
         "processor": processor_of(Path("/proc/cpuinfo").read_text()) or platform.machine(),
-        "cores": str(os.cpu_count()),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
+        "cores": f"{os.cpu_count()} cores",
+        "kernel": f"Linux {platform.release()}",
+        "python": f"Python {platform.python_version()}",
+        "load": f"load average {os.getloadavg()[0]:.1f} at the beginning",
     }
 
 

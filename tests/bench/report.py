@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.bench.contenders import NGINX, PLAIN, Contender
-from tests.bench.goals import FIGURES, Goal, Row
+from tests.bench.goals import FIGURES, OVERVIEW, Goal, Row
 from tests.bench.loads import LOADS, Load
 from tests.bench.results import Results
 from tests.bench.spreads import Spread
@@ -30,10 +30,23 @@ def markdown(
     """Everything. subject: the contender that has to reach the figures."""
     parts = [
         ", ".join(about.values()),
+        overview(results, contenders),
         *(each for load in LOADS.values() if (each := load_table(results, contenders, load)) is not None),
         goal_table(results, rows, subject=subject, stored=stored),
     ]
     return "\n\n".join(parts)
+
+
+def overview(results: Results, contenders: Sequence[Contender]) -> str:
+    """Every contender in one line."""
+    lines = []
+    for each in contenders:
+        spreads = [(results.alone(load.name, each.name, figure), form) for _, load, figure, form in OVERVIEW]
+        if any(spread is not None for spread, _ in spreads):
+            lines.append(
+                [each.title, *(NONE if spread is None else form.format(spread.median) for spread, form in spreads)]
+            )
+    return "\n".join(_table(["medians", *(head for head, *_ in OVERVIEW)], lines))
 
 
 def load_table(results: Results, contenders: Sequence[Contender], load: Load) -> str | None:

@@ -70,6 +70,17 @@ def test_a_load_at_its_own_limit_is_told() -> None:
     assert table.count("had no more to give") == 1
 
 
+def test_the_overview_has_a_line_for_everybody_who_has_a_figure() -> None:
+    results = everything(SAME)
+    results.add(ANCHOR.name, PLAIN, Measured(window_s=2, cpu_s=0, load_share=0, streams=1, faults=("3 × order",)))
+    lines = report.overview(results, contenders()).splitlines()
+    assert len(lines) == 2 + len(SAME)
+    (plain,) = [line for line in lines if line.startswith("| plain")]
+    cells = [cell.strip() for cell in plain.strip("|").split("|")]
+    assert cells[1:3] == [report.NONE, report.NONE]
+    assert cells[6:] == ["15.6", "16"]
+
+
 def test_a_load_that_nobody_stood_under_has_no_table() -> None:
     assert report.load_table(Results(), contenders(), ANCHOR) is None
 
