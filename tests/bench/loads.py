@@ -65,7 +65,7 @@ class Load:
     @property
     def reads(self) -> str:
         """What the readers are told."""
-        return "stream" if self.kind in {Kind.PACED, Kind.FLOOD} else self.kind
+        return "stream" if self.kind is Kind.PACED else self.kind
 
 
 ANCHOR: Final = Load(name="anchor", title="200 streams × 50 events/s", kind=Kind.PACED, streams=200, rate=50)
@@ -81,6 +81,7 @@ FLOOD: Final = Load(
     ramp_s=0.15,
     settle_s=0.4,
     window_s=1.0,
+    grace_s=2.0,
 )
 SHORT: Final = Load(
     name="short",

@@ -19,6 +19,7 @@ WHOLE = Counted(
     requests=0,
     streams=200,
     whole=200,
+    left=0,
     p50_us=70.0,
     p90_us=90.0,
     p99_us=200.0,
@@ -56,6 +57,11 @@ def test_streams_that_are_not_whole_are_a_fault() -> None:
 def test_events_that_nobody_missed_are_missed_by_the_upstream() -> None:
     assert measured(sent_events=30_001).faults == ("30000 events of 30001 came",)
     assert measured(sent_events=None).faults == ()
+
+
+def test_what_was_left_of_a_flood_is_no_fault_and_is_not_compared() -> None:
+    assert measured(replace(WHOLE, whole=190, left=10), sent_events=1_000_000).faults == ()
+    assert measured(replace(WHOLE, whole=189, left=10)).faults == ("189 of 200 whole",)
 
 
 def test_nothing_within_the_window_is_no_figure() -> None:

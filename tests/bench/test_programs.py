@@ -35,7 +35,15 @@ def whole() -> list[bytes]:
     return [*map(event, range(EVENTS)), DONE]
 
 
-async def read(load: str, answer: Callable[[], bytes], *, cut_bytes: int = 1 << 20, loose: bool = False) -> Counted:
+async def read(
+    load: str,
+    answer: Callable[[], bytes],
+    *,
+    cut_bytes: int = 1 << 20,
+    loose: bool = False,
+    kind: str = "stream",
+    stays_open: bool = False,
+) -> Counted:
     """What one reader makes of this answer, sent in pieces of so many bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,13 +53,26 @@ async def read(load: str, answer: Callable[[], bytes], *, cut_bytes: int = 1 << 
             writer.write(said[at : at + cut_bytes])
             await writer.drain()
             await asyncio.sleep(0)
+        if stays_open:
+            await reader.read()  # until the reader leaves
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         now = time.monotonic_ns()
         port = server.sockets[0].getsockname()[1]
-        words = ("stream", port, 1, now, now + 200_000_000, 0, 2, EVENTS, PATH, *(["loose"] if loose else []))
+        words = (
+            kind,
+            port,
+            1,
+            now,
+            now + 200_000_000,
+            0,
+            0.3 if stays_open else 2,
+            EVENTS,
+            PATH,
+            *(["loose"] if loose else []),
+        )
         process = await asyncio.create_subprocess_exec(
             load, *map(str, words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -102,6 +123,18 @@ async def test_events_may_come_in_other_chunks(c_programs: dict[str, str]) -> No
     body = b"".join(whole())
     found = await read(c_programs["load"], lambda: chunked(body[:50], body[50:700], body[700:]))
     assert (found.whole, dict(found.wrong)) == (1, {})
+
+
+async def test_a_stream_that_does_not_end_is_unfinished(c_programs: dict[str, str]) -> None:
+    found = await read(c_programs["load"], lambda: chunked(*whole()[:3], end=b""), stays_open=True)
+    assert (found.left, dict(found.wrong)) == (0, {"unfinished": 1})
+
+
+async def test_of_a_flood_it_is_left_as_far_as_it_has_come(c_programs: dict[str, str]) -> None:
+    found = await read(c_programs["load"], lambda: chunked(*whole()[:3], end=b""), kind="flood", stays_open=True)
+    assert (found.events, found.whole, found.left, dict(found.wrong)) == (3, 0, 1, {})
+    nothing = await read(c_programs["load"], lambda: HEAD, kind="flood", stays_open=True)
+    assert dict(nothing.wrong) == {"unfinished": 1}
 
 
 def rebuilt() -> list[bytes]:
