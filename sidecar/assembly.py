@@ -204,6 +204,7 @@ def build(
             ssl=_context(config, origin, HTTP_1_1),
             connect_timeout_s=config.connect_timeout,
             whole_chunks=parts.whole_chunks,
+            receiver=parts.receiver,
         )
         admission = Admission(
             clock, max_streams=config.max_streams, max_queue=config.max_queue, queue_timeout_s=config.queue_timeout

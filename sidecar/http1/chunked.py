@@ -90,13 +90,10 @@ class ChunkedReader:
         """The fields after the content that may be passed on."""
         return tuple((name, value) for name, value in self._section.fields if name.lower() not in NEVER_TRAILERS)
 
-    def whole(self, data: bytes) -> bytes | None:
-        """The content of bytes that are nothing but whole chunks as everybody writes them: these may be written on as
-        they are. None of any others, and then nothing was taken."""
-        if self._at is not _At.SIZE or self._begun or not data.endswith(b"\r\n"):
-            return None
-        content, at = self._whole_chunks(data, 0)
-        return content if content and at == len(data) else None
+    @property
+    def is_between(self) -> bool:
+        """The next byte begins a chunk. Whole chunks leave that so."""
+        return self._at is _At.SIZE and not self._begun
 
     def feed(self, data: bytes) -> list[bytes]:
         """The content that these bytes bring, none of it empty; nothing after the end or an error."""

@@ -84,8 +84,8 @@ class _At(Enum):
 class ResponseReader:
     """The answer to one request. Finished, Upgraded or Broken is the last output; after it there are none.
 
-    content: what these bytes bring, if that is content and nothing else, by far the usual case. None where there may be
-    more to it: nothing was taken then, and they are to be fed. is_chunked: the body comes in chunks.
+    content: what these bytes bring, if that is content and nothing else, of a body that is not in chunks. None where
+    there may be more to it: nothing was taken then, and they are to be fed.
     """
 
     __slots__ = (
@@ -99,7 +99,6 @@ class ResponseReader:
         "_section",
         "_wants_upgrade",
         "content",
-        "is_chunked",
         "is_head_seen",
     )
 
@@ -115,12 +114,16 @@ class ResponseReader:
         self._left_bytes: int | None = None
         self._is_reusable = False
         self.content: Callable[[bytes], bytes | None] = _nothing  # asked of every read: the one that fits, and no more
-        self.is_chunked = False
 
     @property
     def missing_bytes(self) -> int | None:
         """Content that was announced and has not come; None when no length was announced."""
         return self._left_bytes
+
+    @property
+    def is_between_chunks(self) -> bool:
+        """The next byte begins a chunk: whole ones need not be fed."""
+        return self._at is _At.CHUNKS and self._chunks.is_between
 
     @property
     def is_over(self) -> bool:
@@ -178,7 +181,7 @@ class ResponseReader:
         self._is_reusable = is_reusable(head, framing)
         self._left_bytes = framing.length_bytes
         if framing.kind is FramingKind.CHUNKED:
-            self._at, self.content, self.is_chunked = _At.CHUNKS, self._chunks.whole, True
+            self._at = _At.CHUNKS
         elif framing.kind is FramingKind.CLOSE:
             self._at, self.content = _At.CLOSE, _all
         else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.http1.chunked import WholeChunks, whole_chunks
+from sidecar.http1.receiving import Receiver
 from sidecar.inspection.lane import Lane
 from sidecar.inspection.stamper import Stamper
 
@@ -19,11 +20,12 @@ class Parts:
 
     is_compiled: bool
     whole_chunks: WholeChunks
+    receiver: type[Receiver]
     stamper: type[Stamper]
     lane: type[Lane] | None
 
 
-TWINS: Final = Parts(is_compiled=False, whole_chunks=whole_chunks, stamper=Stamper, lane=Lane)
+TWINS: Final = Parts(is_compiled=False, whole_chunks=whole_chunks, receiver=Receiver, stamper=Stamper, lane=Lane)
 
 
 def _compiled() -> Parts | None:
@@ -31,7 +33,13 @@ def _compiled() -> Parts | None:
         from sidecar.native import compiled  # noqa: PLC0415  # it may not be there
     except ImportError:
         return None
-    return Parts(is_compiled=True, whole_chunks=compiled.whole_chunks, stamper=compiled.Stamper, lane=compiled.Lane)
+    return Parts(
+        is_compiled=True,
+        whole_chunks=compiled.whole_chunks,
+        receiver=compiled.Receiver,
+        stamper=compiled.Stamper,
+        lane=compiled.Lane,
+    )
 
 
 COMPILED: Final = _compiled()

@@ -94,6 +94,45 @@ def whole_chunks(bytes data not None, Py_ssize_t at):
     return content, stop
 
 
+cdef object _whole_content(bytes data):
+    """The content of bytes that are nothing but whole chunks; None of any others."""
+    if not data.endswith(b"\r\n"):
+        return None
+    content, at = whole_chunks(data, 0)
+    return content if content and at == len(data) else None
+
+
+cdef class Receiver:
+    """What is called with the size of each read of a connection, in place of its `buffer_updated`.
+
+    sink: takes whole chunks, as `Answer.arrived` does; set only while the next byte begins a chunk. Else, and with
+    all that is more than that, `came` gets the read.
+    """
+
+    cdef public object sink
+    cdef object _clock
+    cdef object _came
+    cdef const unsigned char[::1] _buffer
+
+    def __init__(self, buffer, clock, came):
+        self._buffer = buffer
+        self._clock = clock
+        self._came = came
+        self.sink = None
+
+    def __call__(self, Py_ssize_t size_bytes):
+        at_ns = self._clock()
+        if not 0 <= size_bytes <= self._buffer.shape[0]:
+            raise ValueError(f"a read has 0 to {self._buffer.shape[0]} bytes, not {size_bytes}")
+        data = PyBytes_FromStringAndSize(<const char*>&self._buffer[0], size_bytes)
+        if self.sink is not None:
+            content = _whole_content(data)
+            if content is not None:
+                self.sink(content, at_ns, data)
+                return
+        self._came(data, at_ns)
+
+
 # Columns.
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from sidecar.headers import Fields, value_of
 from sidecar.http1.chunked import WholeChunks, whole_chunks
 from sidecar.http1.head import Http1Error, ResponseHead, request_head
+from sidecar.http1.receiving import Receiver
 from sidecar.upstream.answer import Answer
 from sidecar.upstream.connection import UpstreamConnection
 from sidecar.upstream.dial import dial
@@ -41,6 +42,7 @@ class Upstream:
         ssl: tls.SSLContext | None = None,
         connect_timeout_s: float,
         whole_chunks: WholeChunks = whole_chunks,
+        receiver: type[Receiver] = Receiver,
     ) -> None:
         self.origin = origin
         self.opened_count = 0
@@ -50,6 +52,7 @@ class Upstream:
         self._ssl = (ssl or tls.create_default_context()) if origin.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
         self._whole_chunks = whole_chunks
+        self._receiver = receiver
         self._pool: Pool[UpstreamConnection] = Pool()
         self._open: set[UpstreamConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -160,7 +163,9 @@ class Upstream:
     async def _opened(self) -> UpstreamConnection:
         connection = await dial(
             self.origin,
-            lambda: UpstreamConnection(self, clock=self._clock, whole_chunks=self._whole_chunks),
+            lambda: UpstreamConnection(
+                self, clock=self._clock, whole_chunks=self._whole_chunks, receiver=self._receiver
+            ),
             ssl=self._ssl,
             timeout_s=self._connect_timeout_s,
         )

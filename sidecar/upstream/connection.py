@@ -20,6 +20,7 @@ from sidecar.http1.framing import Framing, FramingKind, keep_alive_s
 from sidecar.http1.head import ResponseHead
 from sidecar.http1.reader import Broken, Content, Finished, Head, Interim, Output, ResponseReader
 from sidecar.http1.reader import Upgraded as Switched
+from sidecar.http1.receiving import Receiver
 from sidecar.kernel import Connection, keep_alive
 from sidecar.receive import BUFFER, leftover
 from sidecar.tls.transport import TlsTransport
@@ -53,10 +54,20 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     has_received: a byte came since the last request. keep_alive_s: what the upstream said last. is_lost: it is closed.
     """
 
-    def __init__(self, keeper: Keeper, *, clock: Callable[[], int], whole_chunks: WholeChunks = whole_chunks) -> None:
+    buffer_updated: Receiver  # type: ignore[assignment]  # called so of each read, and each call less counts
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        *,
+        clock: Callable[[], int],
+        whole_chunks: WholeChunks = whole_chunks,
+        receiver: type[Receiver] = Receiver,
+    ) -> None:
         self._keeper = keeper
         self._clock = clock
         self._whole_chunks = whole_chunks
+        self.buffer_updated = receiver(BUFFER, clock, self._received)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._kernel: Connection
@@ -182,14 +193,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return BUFFER
 
-    def buffer_updated(self, nbytes: int) -> None:
-        at_ns, data = self._clock(), bytes(BUFFER[:nbytes])
-        reader, answer = self._reader, self._answer
-        if reader is not None and answer is not None and (content := reader.content(data)) is not None:
-            answer.arrived(content, at_ns, data if reader.is_chunked else None)
-        else:
-            self._received(data, at_ns)
-
     def eof_received(self) -> None:
         if self._reader is not None:
             self._take(self._reader.eof(), self._clock())
@@ -217,11 +220,18 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     # An answer comes in.
 
     def _received(self, data: bytes, at_ns: int) -> None:
-        if self._reader is None:  # nobody asked: it may be meant for the one before, or for nobody
+        reader = self._reader
+        if reader is None:  # nobody asked: it may be meant for the one before, or for nobody
             self._transport.abort()
             return
         self.has_received = True
-        self._take(self._reader.feed(data), at_ns)
+        content = None if self._answer is None else reader.content(data)
+        if self._answer is None or content is None:
+            self._take(reader.feed(data), at_ns)
+        else:
+            self._answer.arrived(content, at_ns)
+        is_usual = self._answer is not None and reader.is_between_chunks
+        self.buffer_updated.sink = self._answer.arrived if is_usual and self._answer is not None else None
 
     def _take(self, outputs: list[Output], at_ns: int) -> None:
         pieces = [output.data for output in outputs if isinstance(output, Content)]
@@ -303,6 +313,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def _detach(self) -> None:
         self._reader = self._head = self._answer = self._upload = self._on_interim = None
+        self.buffer_updated.sink = None
 
     def _wake_upload(self) -> None:
         if self._room is not None and not self._room.done():

@@ -49,9 +49,10 @@ def _read(pieces: list[bytes], method: str, *, wants_upgrade: bool, ends: bool, 
         if reader.is_over:
             assert reader.feed(piece) == []
             unread.append(piece)
+        elif is_quick and reader.is_between_chunks and (content := _whole(piece)) is not None:
+            assert b"".join(ChunkedReader().feed(piece)) == content  # for whoever reads them from here on
+            out.append(Content(content))
         elif is_quick and reader.is_head_seen and (content := reader.content(piece)) is not None:
-            if reader.is_chunked:  # they may go on as they came: whole chunks, for whoever reads them from here on
-                assert b"".join(ChunkedReader().feed(piece)) == content
             out.append(Content(content))
         else:
             out += reader.feed(piece)
@@ -66,6 +67,15 @@ def _read(pieces: list[bytes], method: str, *, wants_upgrade: bool, ends: bool, 
             out[-1] = Upgraded(head, rest + later)
     assert reader.is_head_seen == any(isinstance(output, Head) for output in out)
     return out
+
+
+def _whole(piece: bytes) -> bytes | None:
+    """What a connection takes of a read without feeding it."""
+    taken: list[bytes] = []
+    receiver = (COMPILED or TWINS).receiver(memoryview(piece or b"-"), lambda: 0, lambda *_: None)
+    receiver.sink = lambda content, at_ns, framed: taken.append(content)
+    receiver(len(piece))
+    return taken[0] if taken else None
 
 
 def _comparable(out: list[Output]) -> tuple[list[Output], bytes]:

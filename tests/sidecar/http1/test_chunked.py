@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.http1.chunked import LAST_CHUNK, TRAILER_BYTES, ChunkedReader, encode_chunk, last_chunk
+from sidecar.http1.chunked import LAST_CHUNK, TRAILER_BYTES, ChunkedReader, encode_chunk, last_chunk, whole_chunks
 from sidecar.http1.head import LINES, Http1Error
 
 
@@ -220,15 +220,17 @@ def test_a_trailer_section_has_limits():
     ],
 )
 def test_only_whole_chunks_as_everybody_writes_them_are_told_apart(data, content):
-    assert ChunkedReader().whole(data) == content
+    found, at = whole_chunks(data, 0)
+
+    assert (found if found and at == len(data) else None) == content
+    assert read(data[:at])[1] == ([found] if found else [])
 
 
-def test_within_a_chunk_or_a_size_line_nothing_is_whole():
+def test_within_a_chunk_or_a_size_line_none_begins():
     for begun in (b"5\r\nhe", b"5", b"5\r\nhello", b"5\r\nhello\r", b"0\r\n", b"0\r\n\r\n", b"?"):
-        reader = ChunkedReader()
-        reader.feed(begun)
-
-        assert reader.whole(b"1\r\n!\r\n") is None
+        assert not read(begun)[0].is_between
+    for whole in (b"", b"5\r\nhello\r\n", b"5;x\r\nhello\r\n"):
+        assert read(whole)[0].is_between
 
 
 # ---------------------------------------------------------------------------------------------------------- any bytes
@@ -262,8 +264,8 @@ def test_whatever_the_bytes_are_the_cut_does_not_matter(body, cuts):
 def test_whole_chunks_are_what_would_have_been_read(body, cuts):
     reader, pieces = ChunkedReader(), []
     for start, end in itertools.pairwise([0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]):
-        content = reader.whole(body[start:end])
-        pieces += reader.feed(body[start:end]) if content is None else [content]
+        content, at = whole_chunks(body[start:end], 0) if reader.is_between else (b"", 0)
+        pieces += [content] * bool(content) + reader.feed(body[start:end][at:])
     read_through = (b"".join(pieces), reader.error, reader.is_done, reader.trailers)
 
     assert read_through == outcome(body)
