@@ -3,6 +3,7 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -82,15 +83,14 @@ async def test_what_is_in_the_kernels_queue_when_listening_ends_is_accepted():
         [listening] = open_sockets(Address("127.0.0.1", 0))
         acceptor = Acceptor([listening], make_door=Noted, doors=at.doors, tls=None, handshake_timeout_s=1)
         acceptor.start()
-        clients = [socket.create_connection(listening.getsockname()) for _ in range(100)]
-        acceptor.stop()  # before the event loop could accept any
-        await until(lambda: len(admitted) == 100)
-        assert listening.fileno() == -1
-        assert at.doors.handshake_count == 0
-        for each in admitted:
-            each.close()
-        for each in clients:
-            each.close()
+        with ExitStack() as held:
+            for _ in range(100):
+                held.enter_context(socket.create_connection(listening.getsockname()))
+            acceptor.stop()  # before the event loop could accept any
+            await until(lambda: len(admitted) == 100 and not at.doors.handshake_count)
+            assert listening.fileno() == -1
+            for each in admitted:
+                each.close()
 
 
 async def test_a_flood_beyond_the_limit_waits_in_the_kernels_queue():
