@@ -52,8 +52,9 @@ class Measured:
 
     cpu_s: processor time within window_s, of all threads. busiest: the part of it of the busiest process. load_share:
     how busy the other core was. grown_bytes: resident memory that came with the streams, woken_s: how long it took
-    until each had its last event and its end when all were woken; both of loads of memory only. faults: why there is
-    no figure.
+    until each had its last event and its end when all were woken; both of loads of memory only. all_cpu_s and
+    all_events: from before the first request until it rested again, so with requests, ends and records. faults: why
+    there is no figure.
     """
 
     window_s: float
@@ -68,6 +69,8 @@ class Measured:
     p99_us: float = 0.0
     grown_bytes: int = 0
     woken_s: float = 0.0
+    all_cpu_s: float = 0.0
+    all_events: int = 0
     faults: tuple[str, ...] = ()
 
     @classmethod
@@ -90,12 +93,17 @@ class Measured:
             expected_events=load.streams * load.rate * load.window_s,
             p50_us=counted.p50_us,
             p99_us=counted.p99_us,
+            all_events=counted.events,
             faults=faults,
         )
 
     @property
     def cpu_us_per_event(self) -> float:
         return self.cpu_s * 1e6 / self.events
+
+    @property
+    def all_cpu_us_per_event(self) -> float:
+        return self.all_cpu_s * 1e6 / self.all_events
 
     @property
     def cpu_us_per_request(self) -> float:

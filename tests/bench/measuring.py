@@ -10,13 +10,17 @@ from typing import Final
 from tests.bench.contenders import Contender
 from tests.bench.loads import Kind, Load
 from tests.bench.measured import Measured
-from tests.bench.processor import busiest_share, resident_bytes, spent_between_ns, spent_ns, tree
+from tests.bench.processor import Spent, busiest_share, resident_bytes, spent_between_ns, spent_ns, tree
 from tests.bench.stage import LATE_S, Running, Stage, counted
 
 START_S: Final = 0.1
 """The readers take so long to be there."""
-REST_S: Final = 0.15
-"""Between two measurements: connections close, records go out."""
+LOOK_S: Final = 0.2
+"""Between two looks at whether a contender rests."""
+RESTING: Final = 0.03
+"""Of a core: what nobody asks anything of uses less."""
+RESTS_WITHIN_S: Final = 20.0
+"""Longest that records of a flood may be in the making; they must be in nobody's window."""
 OPENED_S: Final = 0.3
 """From the last stream that was opened until idleness is looked at."""
 CALM_S: Final = 1.0
@@ -45,6 +49,7 @@ def _failed(load: Load, *faults: str) -> Measured:
 
 def _window(stage: Stage, running: Running, contender: Contender, load: Load) -> Measured:
     stage.shape(load)
+    first = spent_ns(tree(running.pid(contender.name)))
     began_ns = time.monotonic_ns()
     open_ns = began_ns + round((START_S + load.ramp_s + load.settle_s) * 1e9)
     close_ns = open_ns + round(load.window_s * 1e9)
@@ -66,9 +71,20 @@ def _window(stage: Stage, running: Running, contender: Contender, load: Load) ->
         load_share=spent_between_ns(others_before, others_after) / 1e9 / window_s,
         sent_events=None if contender.is_loose else stage.sent_events(),
     )
-    measured = replace(measured, busiest=busiest_share(before, after))
-    time.sleep(REST_S)
+    all_cpu_s = spent_between_ns(first, _rested(running.pid(contender.name))) / 1e9
+    measured = replace(measured, busiest=busiest_share(before, after), all_cpu_s=all_cpu_s)
     return measured if not measured.faults else _failed(load, *measured.faults, said)
+
+
+def _rested(pid: int) -> Spent:
+    """What it has used when it rests; or when it should have long ago."""
+    spent = spent_ns(tree(pid))
+    for _ in range(round(RESTS_WITHIN_S / LOOK_S)):
+        time.sleep(LOOK_S)
+        before, spent = spent, spent_ns(tree(pid))
+        if spent_between_ns(before, spent) / 1e9 < RESTING * LOOK_S:
+            break
+    return spent
 
 
 def _memory(stage: Stage, running: Running, contender: Contender, load: Load) -> Measured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_events_are_counted_with_what_they_cost(stage: Stage, running: Running) 
     assert 1 < found.cpu_us_per_event < 20_000
     assert found.p50_us > 0
     assert found.load_share > 0
+    assert found.all_events > found.events
+    assert found.all_cpu_s > found.cpu_s
 
 
 def test_requests_are_counted_with_what_they_cost(stage: Stage, running: Running) -> None:
@@ -86,5 +89,8 @@ def test_a_proxy_that_changes_a_byte_has_no_figure(stage: Stage, folder: Path, m
 def test_a_proxy_that_is_gone_has_no_figure(stage: Stage) -> None:
     with stage.running([PROXY]) as running:
         os.kill(running.pid(PROXY.name), signal.SIGKILL)
+        until_s = time.monotonic() + 5
+        while not running.ended() and time.monotonic() < until_s:
+            time.sleep(0.01)
         assert "4 × connect" in measure(stage, running, PROXY, replace(ANCHOR, **SMALL)).faults
         assert running.ended() == [PROXY.name]

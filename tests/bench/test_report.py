@@ -77,8 +77,8 @@ def test_the_overview_has_a_line_for_everybody_who_has_a_figure() -> None:
     assert len(lines) == 2 + len(SAME)
     (plain,) = [line for line in lines if line.startswith("| plain")]
     cells = [cell.strip() for cell in plain.strip("|").split("|")]
-    assert cells[1:3] == [report.NONE, report.NONE]
-    assert cells[6:] == ["15.6", "16"]
+    assert cells[1:4] == [report.NONE, report.NONE, report.NONE]
+    assert cells[7:] == ["15.6", "16"]
 
 
 def test_a_load_that_nobody_stood_under_has_no_table() -> None:
