@@ -130,13 +130,16 @@ class Carriage:
             exchanges.overload_refused_count += 1
             return await self._refuse(OVERLOADED, retry_after_s=self._route.admission.retry_after_s)
         self._live.queued_since_ns = self._clock.monotonic_ns()
+        admission = self._route.admission
         try:
-            async with self._route.admission.slot():
-                self._live.left_queue(self._clock.monotonic_ns())
-                await self._exchange()
+            began_ns = await admission.enter()
         except Full as full:
-            await self._refuse(NO_PLACE[full.reason], retry_after_s=full.retry_after_s)
-        return None
+            return await self._refuse(NO_PLACE[full.reason], retry_after_s=full.retry_after_s)
+        try:
+            self._live.left_queue(began_ns)
+            return await self._exchange()
+        finally:
+            admission.leave(began_ns)
 
     async def _exchange(self) -> None:
         if self._may_begin_early and self._question.is_answered_by_sse(self._guarded.dialect):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from otel.ids import recorded, span_id_of, trace_id_of
@@ -30,17 +30,18 @@ class IdField:
     is_made: bool
 
 
-def id_field_of(fields: headers.Fields, names: Sequence[str], *, made_id: str) -> IdField:
-    """The request id of a head under the name under which it came, else the one made for it under the first name."""
+def id_field_of(fields: headers.Fields, names: Sequence[str], *, make_id: Callable[[], str]) -> IdField:
+    """The request id of a head under the name under which it came, else one made for it under the first name."""
     for name in names:
         if (value := headers.request_id_of(fields, (name,))) is not None:
             return IdField(name.title(), value, is_made=False)
-    return IdField(names[0].title(), made_id, is_made=True)
+    return IdField(names[0].title(), make_id(), is_made=True)
 
 
-def identity_of(fields: headers.Fields, names: Sequence[str], *, made_id: str, unique: Sequence[str | int]) -> Identity:
+def identity_of(
+    fields: headers.Fields, names: Sequence[str], *, id_field: IdField, unique: Sequence[str | int]
+) -> Identity:
     """What is recorded of the ids of a head. unique tells this exchange from all others of its trace."""
-    id_field = id_field_of(fields, names, made_id=made_id)
     request_id = recorded(id_field.value)
     others = (headers.request_id_of(fields, (name,)) for name in names)
     trace_id, parent_span_id = headers.trace_context_of(fields) or (trace_id_of(id_field.value), None)

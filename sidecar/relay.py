@@ -13,7 +13,7 @@ from otel.settings import Address, UnixPath
 from sidecar import headers
 from sidecar.callers import Callers
 from sidecar.carriage import Carriage
-from sidecar.identity import id_field_of, identity_of
+from sidecar.identity import IdField, id_field_of, identity_of
 from sidecar.inspection.body import Body
 from sidecar.kernel import Connection
 from sidecar.live import Live
@@ -67,8 +67,8 @@ class Relay:
         clock, exchanges, id_headers = self.route.clock, self.route.exchanges, self.route.id_headers
         anchor = Anchor(clock.wall_ns(), clock.monotonic_ns(), clock.domain)
         fields = fields_of(request.raw_headers)
-        made_id = str(uuid.uuid4())
-        recorder = self._recorder(request, anchor, fields, made_id=made_id)
+        id_field = id_field_of(fields, id_headers, make_id=_made_id)
+        recorder = self._recorder(request, anchor, fields, id_field=id_field)
         connection = None if request.transport is None else Connection(request.transport)
         live = Live(
             recorder,
@@ -78,7 +78,6 @@ class Relay:
             upstream=self._upstream_address,
             has_engine=self._place.role is not TapRole.EGRESS,
         )
-        id_field = id_field_of(fields, id_headers, made_id=made_id)
         carriage = Carriage(
             request, fields, id_field=id_field, live=live, route=self.route, is_draining=self.is_draining
         )
@@ -88,12 +87,12 @@ class Relay:
         finally:
             exchanges.finish(live)
 
-    def _recorder(self, request: web.Request, anchor: Anchor, fields: headers.Fields, *, made_id: str) -> Recorder:
+    def _recorder(self, request: web.Request, anchor: Anchor, fields: headers.Fields, *, id_field: IdField) -> Recorder:
         place = self._place
         unique = (place.hop, place.role, self._instance, anchor.monotonic_ns, next(self._numbers))
         path = origin_form(request.raw_path)
         asked = Asked(
-            identity_of(fields, self.route.id_headers, made_id=made_id, unique=unique),
+            identity_of(fields, self.route.id_headers, id_field=id_field, unique=unique),
             method=request.method,
             path=path,
             content_type=headers.value_of(fields, "content-type"),
@@ -101,6 +100,10 @@ class Relay:
             caller=self._callers.of(request.method, path, fields, _address_of(request)),
         )
         return Recorder(asked, place=place, anchor=anchor, look=self._look)
+
+
+def _made_id() -> str:
+    return str(uuid.uuid4())
 
 
 def _address_of(request: web.Request) -> str | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from math import ceil
 from typing import Final
 
@@ -73,19 +71,19 @@ class Admission:
             expected_s = mean_ns * (self.waiting_count + 1) / places / 1e9
         return min(MOST_RETRY_S, max(LEAST_RETRY_S, ceil(expected_s)))
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """A place for as long as the block lasts. Raises Full."""
+    async def enter(self) -> int:
+        """Take a place, which `leave` gives back: since when it is held. Raises Full."""
         came_ns = self._clock.monotonic_ns()
         await self._enter()
         began_ns = self._clock.monotonic_ns()
         self.admitted_count += 1
         self.waited_ns += began_ns - came_ns
-        try:
-            yield
-        finally:
-            self._held_ns.append(self._clock.monotonic_ns() - began_ns)
-            self._free()
+        return began_ns
+
+    def leave(self, began_ns: int) -> None:
+        """Give back the place that is held since then."""
+        self._held_ns.append(self._clock.monotonic_ns() - began_ns)
+        self._free()
 
     async def _enter(self) -> None:
         if not self.max_streams or self.running_count < self.max_streams:  # then nobody waits

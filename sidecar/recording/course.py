@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from otel.hop import End, Ending, Moments, Phase, Side
@@ -15,7 +14,8 @@ _TIMEOUT: Final = "timeout"
 
 
 class Course:
-    """What happened when, in any order of telling. Times are offsets from the exchange's anchor.
+    """What happened when, in any order of telling. Times are offsets from the exchange's anchor, None where it never
+    came to that; see `otel.hop.Moments`.
 
     last_byte_ns: when something last came from upstream that the reader was there for, or went there.
     missing_bytes: of what the upstream had announced.
@@ -27,13 +27,23 @@ class Course:
         "_is_upstream_clean",
         "_stopped",
         "_stopped_ns",
+        "client_left_ns",
+        "downstream_ended_ns",
+        "headers_received_ns",
         "last_byte_ns",
         "missing_bytes",
-        "moments",
+        "request_forwarded_ns",
+        "upstream_closed_ns",
+        "upstream_ended_ns",
     )
 
     def __init__(self) -> None:
-        self.moments = Moments(closed_ns=0)
+        self.request_forwarded_ns: int | None = None
+        self.headers_received_ns: int | None = None
+        self.upstream_ended_ns: int | None = None
+        self.downstream_ended_ns: int | None = None
+        self.client_left_ns: int | None = None
+        self.upstream_closed_ns: int | None = None
         self.last_byte_ns = 0
         self.missing_bytes: int | None = None
         self._is_delimited = True
@@ -46,40 +56,40 @@ class Course:
 
     def request_forwarded(self, at_ns: int) -> None:
         self.last_byte_ns = at_ns
-        self.moments = replace(self.moments, request_forwarded_ns=at_ns)
+        self.request_forwarded_ns = at_ns
 
     def headers_received(self, at_ns: int, *, is_delimited: bool) -> None:
         self.last_byte_ns = at_ns
-        self.moments = replace(self.moments, headers_received_ns=at_ns)
+        self.headers_received_ns = at_ns
         self._is_delimited = is_delimited
 
     def heard(self, at_ns: int) -> bool:
         """Something came from upstream; whether nobody waits for it any more."""
-        if self.moments.client_left_ns is not None:
+        if self.client_left_ns is not None:
             return True
         self.last_byte_ns = at_ns
         return False
 
     def upstream_ended(self, at_ns: int, *, is_clean: bool, cut: str | None, missing_bytes: int | None) -> bool:
         """Whether this is the first that is heard of it; what comes after the first changes nothing."""
-        if self.moments.upstream_ended_ns is not None:
+        if self.upstream_ended_ns is not None:
             return False
-        self.moments = replace(self.moments, upstream_ended_ns=at_ns)
+        self.upstream_ended_ns = at_ns
         self._is_upstream_clean = is_clean
         self.missing_bytes = missing_bytes or None
         self._closed(Side.UPSTREAM, cut)
         return True
 
     def downstream_ended(self, at_ns: int) -> None:
-        self.moments = replace(self.moments, downstream_ended_ns=at_ns)
+        self.downstream_ended_ns = at_ns
 
     def client_left(self, at_ns: int, *, cut: str | None) -> None:
-        if self.moments.client_left_ns is None:
-            self.moments = replace(self.moments, client_left_ns=at_ns)
+        if self.client_left_ns is None:
+            self.client_left_ns = at_ns
             self._closed(Side.DOWNSTREAM, cut)
 
     def upstream_closed(self, at_ns: int) -> None:
-        self.moments = replace(self.moments, upstream_closed_ns=at_ns)
+        self.upstream_closed_ns = at_ns
 
     def stopped(self, ending: Ending, at_ns: int) -> bool:
         """Whether this is the first stop."""
@@ -96,10 +106,22 @@ class Course:
 
     # What comes of it.
 
+    def moments(self, closed_ns: int) -> Moments:
+        """Its instants in a record that is closed, or cut, at this one."""
+        return Moments(
+            request_forwarded_ns=self.request_forwarded_ns,
+            headers_received_ns=self.headers_received_ns,
+            upstream_ended_ns=self.upstream_ended_ns,
+            downstream_ended_ns=self.downstream_ended_ns,
+            client_left_ns=self.client_left_ns,
+            upstream_closed_ns=self.upstream_closed_ns,
+            closed_ns=closed_ns,
+        )
+
     @property
     def is_broken(self) -> bool:
         """The upstream ended, and not as HTTP ends."""
-        return self.moments.upstream_ended_ns is not None and not self._is_upstream_clean
+        return self.upstream_ended_ns is not None and not self._is_upstream_clean
 
     def phase(self, seen: Seen | None) -> Phase:
         """How far it has come."""
@@ -109,27 +131,32 @@ class Course:
             return Phase.TERMINAL
         if seen is not None and seen.has_begun:
             return Phase.EVENTS
-        if self.moments.headers_received_ns is not None:
+        if self.headers_received_ns is not None:
             return Phase.FIRST_EVENT
-        return Phase.CONNECT if self.moments.request_forwarded_ns is None else Phase.HEADERS
+        return Phase.CONNECT if self.request_forwarded_ns is None else Phase.HEADERS
 
     def end(self, at_ns: int, seen: Seen | None, *, status: int | None, taken_count: int) -> End:
         """The one end. taken_count: events that our kernel had."""
         ending, side = ending_of(self._facts(seen, status=status, taken_count=taken_count))
-        ended_ns = {
-            Side.UPSTREAM: self.moments.upstream_ended_ns,
-            Side.DOWNSTREAM: self.moments.client_left_ns,
-            Side.SIDECAR: self._stopped_ns,
-        }[side]
+        ended_ns = self._ended_ns(side)
         idle_ns = max(0, (at_ns if ended_ns is None else ended_ns) - self.last_byte_ns)
         cut = self._cuts.get(side)
         return End(ending, side, self.phase(seen), idle_ns, framing_incomplete=self.is_broken, cut=cut)
+
+    def _ended_ns(self, side: Side) -> int | None:
+        match side:
+            case Side.UPSTREAM:
+                return self.upstream_ended_ns
+            case Side.DOWNSTREAM:
+                return self.client_left_ns
+            case Side.SIDECAR:
+                return self._stopped_ns
 
     def _facts(self, seen: Seen | None, *, status: int | None, taken_count: int) -> Facts:
         terminal_seq = None if seen is None else seen.terminal_seq
         has_terminal_rule = seen is not None and seen.has_terminal_rule
         is_success = status is not None and 200 <= status < 300
-        has_left = self.moments.client_left_ns is not None
+        has_left = self.client_left_ns is not None
         has_reader = not has_left and self._stopped is None  # whom we ended has no more than our kernel took
         return Facts(
             has_error_event=seen is not None and seen.error is not None,

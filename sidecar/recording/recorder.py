@@ -7,7 +7,6 @@ monotonic clock and leave as offsets from the anchor.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from otel.hop import Anchor, Blocked, End, Ending, Exchange, Hop, Interval, Place, RateLimits, State, Timeline, Traffic
@@ -218,10 +217,10 @@ class Recorder:
     @property
     def answer_since_ns(self) -> int | None:
         """When the request went out of which the answer has a head by now, None before that."""
-        moments = self._course.moments
-        if moments.headers_received_ns is None:
+        course = self._course
+        if course.headers_received_ns is None:
             return None
-        return self._anchor.monotonic_ns + (moments.request_forwarded_ns or 0)
+        return self._anchor.monotonic_ns + (course.request_forwarded_ns or 0)
 
     def silence_ns(self, at_ns: int) -> int:
         """How long nothing has come from upstream."""
@@ -299,8 +298,8 @@ class Recorder:
     def progress_ns(self) -> int:
         """When something last went on: an event other than a keepalive, or a step before the first one."""
         event_ns = None if self._body is None else self._body.progress_ns
-        moments = self._course.moments
-        step_ns = event_ns or moments.headers_received_ns or moments.request_forwarded_ns or 0
+        course = self._course
+        step_ns = event_ns or course.headers_received_ns or course.request_forwarded_ns or 0
         return self._anchor.monotonic_ns + step_ns
 
     def acked_count(self, acked_bytes: int) -> int:
@@ -378,7 +377,7 @@ class Recorder:
             state=State.OPEN if is_open else State.FINAL,
             segment_index=self._segment_count,
             exchange=self._exchange(),
-            moments=replace(self._course.moments, closed_ns=self._offset(at_ns)),
+            moments=self._course.moments(self._offset(at_ns)),
             traffic=self._traffic(),
             timeline=exact,
             sent=None if body is None else body.sent_since(since[1]),

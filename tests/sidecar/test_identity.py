@@ -8,20 +8,24 @@ NAMES = ("x-correlation-id", "x-request-id")
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
+def made():
+    return "made"
+
+
 def identity(*fields, names=NAMES, unique=("hop", 1)):
-    return identity_of(fields, names, made_id="made", unique=unique)
+    return identity_of(fields, names, id_field=id_field_of(fields, names, make_id=made), unique=unique)
 
 
 def test_the_first_configured_name_that_has_a_value_carries_the_id():
     fields = [("X-Request-Id", "b"), ("x-correlation-ID", "a")]
 
-    assert id_field_of(fields, NAMES, made_id="made") == IdField("X-Correlation-Id", "a", is_made=False)
+    assert id_field_of(fields, NAMES, make_id=made) == IdField("X-Correlation-Id", "a", is_made=False)
     assert identity(*fields).request_id == "a"
     assert identity(*fields).aliases == ("b",)
 
 
 def test_a_made_id_stands_in_the_first_name():
-    assert id_field_of([("X-Request-Id", " ")], NAMES, made_id="made") == IdField(
+    assert id_field_of([("X-Request-Id", " ")], NAMES, make_id=made) == IdField(
         "X-Correlation-Id", "made", is_made=True
     )
     assert identity().request_id_source == "generated"

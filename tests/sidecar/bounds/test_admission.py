@@ -43,20 +43,24 @@ class Crowd:
         turns = []
         asyncio.get_running_loop().call_soon(turns.append, None)
         try:
-            async with self.admission.slot():
-                self.admitted.append(number)
-                if turns:
-                    self.waited.append(number)
-                else:
-                    assert not waiting_count
-                self.running[number] = asyncio.Event()
-                self.most = max(self.most, len(self.running))
-                try:
-                    await self.running[number].wait()
-                finally:
-                    del self.running[number]
+            began_ns = await self.admission.enter()
         except Full as full:
             self.refused[number] = full
+            return
+        try:
+            self.admitted.append(number)
+            if turns:
+                self.waited.append(number)
+            else:
+                assert not waiting_count
+            self.running[number] = asyncio.Event()
+            self.most = max(self.most, len(self.running))
+            try:
+                await self.running[number].wait()
+            finally:
+                del self.running[number]
+        finally:
+            self.admission.leave(began_ns)
 
     async def turn(self):
         for _ in range(4):
@@ -181,11 +185,12 @@ async def test_whoever_leaves_in_the_turn_in_which_a_place_becomes_free_does_not
     await crowd.go_home()
 
 
-async def test_a_place_is_given_back_whatever_ended_the_exchange():
+async def test_a_place_that_is_given_back_is_free():
     admission = Admission(FakeClock(), max_streams=1, max_queue=0, queue_timeout_s=1)
-    with pytest.raises(ZeroDivisionError):
-        async with admission.slot():
-            raise ZeroDivisionError
+    began_ns = await admission.enter()
+    with pytest.raises(Full):
+        await admission.enter()
+    admission.leave(began_ns)
 
     assert admission.running_count == 0
 

@@ -66,7 +66,7 @@ def test_only_the_first_that_is_told_of_a_side_counts():
     assert not course.stopped(Ending.LOST, 60)
     course.client_left(70, cut="reset")
 
-    assert (course.moments.upstream_ended_ns, course.moments.client_left_ns, course.missing_bytes) == (20, 30, 7)
+    assert (course.upstream_ended_ns, course.client_left_ns, course.missing_bytes) == (20, 30, 7)
     assert (end(course).ending, end(course).cut) == (Ending.UPSTREAM_CUT, "reset")
 
 
