@@ -12,7 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from time import gmtime
+from time import gmtime, strftime, time  # noqa: TID251  # of a line, as logging itself takes it
 from typing import Final, TextIO
 
 import orjson
@@ -39,11 +39,24 @@ SILENT.addHandler(logging.NullHandler())
 class _Formatter(logging.Formatter):
     """What the lines of both formats say."""
 
-    converter = staticmethod(gmtime)
+    _second: int | None = None
+    _shown = ""
 
-    def time_of(self, record: logging.LogRecord) -> str:
+    def format(self, record: logging.LogRecord) -> str:
+        level, message = record.levelname.lower(), self.message_of(record)
+        return self.line(record.created, level, message, dict(self.fields_of(record)))
+
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        """One line. at_s: since 1970."""
+        raise NotImplementedError
+
+    def time_of(self, at_s: float) -> str:
         """RFC 3339, to the millisecond."""
-        return self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
+        second = int(at_s)
+        if second != self._second:
+            self._shown = strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
+            self._second = second
+        return f"{self._shown}.{int((at_s - second) * 1000):03d}Z"
 
     def message_of(self, record: logging.LogRecord) -> str:
         is_ours = record.name.partition(".")[0] in _OURS
@@ -58,23 +71,17 @@ class _Formatter(logging.Formatter):
 class Lines(_Formatter):
     """Lines that can be read by people and split by programs."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        fields = [
-            f"{key}={_shown(value)}" for name, found in self.fields_of(record) for key, value in _flat(name, found)
-        ]
-        return " ".join([self.time_of(record), record.levelname.lower(), self.message_of(record), *fields])
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        shown = [f"{key}={_shown(value)}" for name, found in fields.items() for key, value in _flat(name, found)]
+        return " ".join([self.time_of(at_s), level, message, *shown])
 
 
 class JsonLines(_Formatter):
     """Lines that are JSON objects: `time`, `level` and `message`, which no field replaces, then the fields."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        head = {
-            "time": self.time_of(record),
-            "level": record.levelname.lower(),
-            "message": self.message_of(record),
-        }
-        return _json(head | {key: value for key, value in self.fields_of(record) if key not in head})
+    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        head = {"time": self.time_of(at_s), "level": level, "message": message}
+        return _json({**head, **fields, **head})
 
 
 class Stderr(logging.StreamHandler[TextIO]):
@@ -87,6 +94,18 @@ class Stderr(logging.StreamHandler[TextIO]):
         del record
         Stderr.lost_count += 1
 
+    def tell(self, level: str, message: str, fields: Mapping[str, object]) -> None:
+        """One line of ours, without a record of it. Never raises."""
+        assert isinstance(self.formatter, _Formatter)
+        assert self.lock is not None
+        try:
+            line = self.formatter.line(time(), level, message, fields) + self.terminator
+            with self.lock:
+                self.stream.write(line)
+                self.flush()
+        except Exception:  # noqa: BLE001  # as logging does with whatever a line meets
+            Stderr.lost_count += 1
+
 
 def log_to_stderr(level: str, *, log_format: str = AUTO) -> None:
     """Send everything from this level on to stderr, in one of FORMATS; what others say only when it is an error."""
@@ -97,6 +116,33 @@ def log_to_stderr(level: str, *, log_format: str = AUTO) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in ("aiohttp", "asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def info(log: logging.Logger, message: str, fields: Mapping[str, object]) -> None:
+    """`log.info` with these fields, for lines that are many: where nobody but stderr listens, as in every sidecar, they
+    go there without a record, which would take as long as all else of a line."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    stderr = _only_listener(log)
+    if stderr is None:
+        log.info(message, extra=fields)
+    else:
+        stderr.tell("info", message, fields)
+
+
+def _only_listener(log: logging.Logger) -> Stderr | None:
+    """Who gets its lines, if that is stderr alone, and takes them as they are."""
+    found = None
+    at: logging.Logger | None = log
+    while at is not None:
+        if at.filters:
+            return None
+        for handler in at.handlers:
+            if found is not None or not isinstance(handler, Stderr) or handler.filters or handler.level > logging.INFO:
+                return None
+            found = handler
+        at = at.parent if at.propagate else None
+    return found if found is not None and isinstance(found.formatter, _Formatter) else None
 
 
 def _let_go_of_stderr() -> None:

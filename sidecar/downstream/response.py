@@ -22,7 +22,8 @@ _FORBIDDEN: Final = {204: frozenset({"content-length"})}  # RFC 9110, 8.6
 
 
 class Handed(web.StreamResponse):
-    """What aiohttp gets of an answer that is written: nothing to do, and whether the connection may go on."""
+    """What aiohttp gets of an answer that is written: nothing to do, and whether the connection may go on. It has
+    nothing of its exchange, so there are two for all of them."""
 
     def __init__(self, *, may_go_on: bool) -> None:
         super().__init__()
@@ -38,6 +39,10 @@ class Handed(web.StreamResponse):
     @property
     def keep_alive(self) -> bool:
         return self._may_go_on
+
+
+_GOES_ON: Final = Handed(may_go_on=True)
+_IS_LAST: Final = Handed(may_go_on=False)
 
 
 class Response:
@@ -130,7 +135,7 @@ class Response:
 
     def handed(self) -> Handed:
         """What aiohttp gets in the end; only an answer that ended in order lets the connection go on."""
-        return Handed(may_go_on=self.may_go_on and self.is_ended)
+        return _GOES_ON if self.may_go_on and self.is_ended else _IS_LAST
 
     def _begin(self, head: bytes) -> None:
         self._count(head)

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from otel.grain import EXACT_UNIT_NS, LEFT_OUT, QUANTUM, UNIT_NS, quantised
 from otel.hop import Hop, State, Timeline
+from otel.logs import info
 from otel.span import Span, SpanError, hop_to_span
 from sidecar.telling import accesslog
 from sidecar.telling.accesslog import MASKED, NOTHING, OFF
@@ -152,7 +153,7 @@ class Records:
             line = accesslog.line(
                 built.hop, about, figures=built.figures, is_stamped=not is_muted, error_text=self._error_text
             )
-            log.info(accesslog.ENDED, extra=line)
+            info(log, accesslog.ENDED, line)
 
     def lost(self, reason: str) -> None:
         """Count a record that could not be made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from otel.hop import EventClass, Exchange, Timeline, Traffic, Usage
@@ -156,31 +155,42 @@ class Seen:
     def exchange(self, asked: Exchange) -> Exchange:
         """What was asked, with what was answered."""
         told = self.failure or _NOTHING_TOLD
-        return replace(
-            asked,
+        return Exchange(  # a `replace` would take three times as long
+            method=asked.method,
+            path=asked.path,
+            status=asked.status,
             framing=self.framing,
             dialect=self.dialect.name,
             model=asked.model or self.model,
             response_model=self.model,
             response_id=self.response_id,
+            request_is_stream=asked.request_is_stream,
+            prompt_bucket=asked.prompt_bucket,
             is_stream=self.is_stream,
             has_terminal_rule=self.has_terminal_rule,
             error_type=self.error.error_type if self.error else asked.error_type or told.error_type,
             error_code=told.error_code,
             error_detail=told.error_detail,
+            is_probe=asked.is_probe,
             finish_reasons=self.finish_reasons,
+            dimensions=asked.dimensions,
+            guard_fired=asked.guard_fired,
         )
 
     def traffic(self, passed: Traffic) -> Traffic:
         """What passed, with what was found in it."""
-        return replace(
-            passed,
+        return Traffic(
+            request_bytes=passed.request_bytes,
             bytes_in=self.size_bytes,
+            bytes_out=passed.bytes_out,
             event_count=self.stamper.count,
             comment_count=self.comment_count,
             dataless_count=self.dataless_count,
             wasted_count=self.wasted_count,
             has_unterminated_tail=self.has_tail,
+            missing_bytes=passed.missing_bytes,
+            keepalive_count=passed.keepalive_count,
+            injected_bytes=passed.injected_bytes,
         )
 
 

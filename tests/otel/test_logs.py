@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel.logs import JsonLines, Lines, where
+from otel.logs import JsonLines, Lines, Stderr, info, where
 
 HOSTILE = ["", "a\nb", "\x1b[2J", "\x7f", "\u2028", "\u202e", "🙂", '"', "\ud800", "{}", "a=b"]
 
@@ -207,3 +207,69 @@ def test_lines_that_cannot_be_written_are_counted_and_do_not_become_the_exit_cod
         ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True, check=False)
 
     assert (ran.returncode, ran.stdout) == (0, "3\n")
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(text)
+
+
+@pytest.fixture
+def listened():
+    """A logger to which handlers listen, and nobody behind them."""
+
+    def logger(*handlers: logging.Handler, level: int = logging.INFO) -> logging.Logger:
+        made = logging.getLogger("otel.listened")
+        made.propagate, made.handlers = False, list(handlers)
+        made.setLevel(level)
+        return made
+
+    yield logger
+    logger().propagate = True
+
+
+def stderr(stream: io.StringIO, formatter: logging.Formatter) -> Stderr:
+    handler = Stderr(stream)
+    handler.setFormatter(formatter)
+    return handler
+
+
+@pytest.mark.parametrize("formatter", [Lines, JsonLines])
+@given(st.dictionaries(st.from_regex(r"x_[a-z]{1,8}", fullmatch=True) | st.just("level"), _SCALARS, max_size=5))
+def test_a_line_without_a_record_is_the_one_that_logging_makes_of_it(formatter, fields):
+    direct, by_logging = io.StringIO(), io.StringIO()
+    log = logging.Logger("otel.direct")  # noqa: LOG001  # for one example
+    for stream, tell in ((direct, info), (by_logging, lambda log, message, told: log.info(message, extra=told))):
+        log.handlers = [stderr(stream, formatter())]
+        tell(log, "seen", fields)
+
+    def without_time(text: str) -> str:
+        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "", text)
+
+    assert without_time(direct.getvalue()) == without_time(by_logging.getvalue()) != ""
+
+
+def test_a_line_goes_by_logging_where_anybody_else_listens(listened):
+    one, other = io.StringIO(), io.StringIO()
+    log = listened(stderr(one, Lines()), logging.StreamHandler(other))
+    info(log, "seen", {"spans": 3})
+
+    assert one.getvalue().endswith("info seen spans=3\n")
+    assert other.getvalue() == "seen\n"
+
+
+def test_a_line_that_is_filtered_or_below_the_level_is_none(listened):
+    stream = io.StringIO()
+    handler = stderr(stream, Lines())
+    info(listened(handler, level=logging.WARNING), "seen", {})
+    handler.addFilter(lambda record: record.name == "nobody")
+    info(listened(handler), "seen", {})
+
+    assert stream.getvalue() == ""
+
+
+def test_a_line_that_cannot_be_written_is_counted_and_nothing_else(listened):
+    lost_count = Stderr.lost_count
+    info(listened(stderr(Broken(), Lines())), "seen", {"spans": 3})
+
+    assert Stderr.lost_count == lost_count + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from sidecar.inspection.dialects.anthropic import ANTHROPIC
@@ -48,10 +49,13 @@ DIALECTS: Final = (
 )
 UNKNOWN: Final = (PLAIN, OPAQUE)
 """What is not told apart: the dialects of all else."""
+PATHS: Final = 256
+"""Paths whose dialect is remembered: a server has few, and to compare one with all ends costs more than to keep it."""
 _PATH_ENDS: Final = tuple((end, dialect) for dialect in DIALECTS for end in dialect.path_ends)
 _ASKED_ENDS: Final = _PATH_ENDS + tuple((end, dialect) for dialect in DIALECTS for end in dialect.asked_at)
 
 
+@lru_cache(maxsize=PATHS)
 def dialect_for(path: str, framing: str) -> Dialect:
     """The dialect of a response of this framing to a request of this path, which has no query."""
     if framing in {"opaque", "none"}:
@@ -61,6 +65,7 @@ def dialect_for(path: str, framing: str) -> Dialect:
     return next(fits, PLAIN)
 
 
+@lru_cache(maxsize=PATHS)
 def asked_for(path: str) -> Dialect:
     """The dialect that a request of this path asks for, before an answer tells more; the path has no query."""
     end = path.rstrip("/")

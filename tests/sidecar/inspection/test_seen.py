@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from otel.hop import EventClass, Exchange, Traffic, Usage
@@ -60,6 +62,23 @@ def test_what_passed_is_kept_beside_what_was_found():
     traffic = seen(size_bytes=7, comment_count=1, has_tail=True).traffic(Traffic(request_bytes=3, missing_bytes=9))
     assert (traffic.request_bytes, traffic.missing_bytes, traffic.bytes_in) == (3, 9, 7)
     assert (traffic.comment_count, traffic.has_unterminated_tail) == (1, True)
+
+
+OF_THE_ANSWER = {"framing", "dialect", "model", "response_model", "response_id", "is_stream", "has_terminal_rule"}
+OF_THE_ANSWER |= {"error_type", "error_code", "error_detail", "finish_reasons"}
+FOUND = {"bytes_in", "event_count", "comment_count", "dataless_count", "wasted_count", "has_unterminated_tail"}
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "told"),
+    [("exchange", Exchange, OF_THE_ANSWER), ("traffic", Traffic, FOUND)],
+    ids=["asked", "passed"],
+)
+def test_all_else_of_it_stays_as_it_was(made, kind, told):
+    before = kind(**{field.name: object() for field in fields(kind)})
+    after = getattr(seen(), made)(before)
+
+    assert {f.name for f in fields(kind) if getattr(after, f.name) is not getattr(before, f.name)} <= told
 
 
 def test_where_nothing_is_looked_at_nothing_can_mark_the_end():
