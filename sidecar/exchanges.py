@@ -143,7 +143,7 @@ class Exchanges:
     def finish(self, live: Live) -> None:
         """The handler is through; the record closes now, or when the peer's kernel has the rest."""
         del self._running[live]
-        live.is_uploading = False
+        live.handed_over()
         at_ns = self._clock.monotonic_ns()
         live.left_queue(at_ns)
         self._tell_stall_over(live, at_ns, goes_on=False)

@@ -161,6 +161,13 @@ class Live:
             self.queued_ns += at_ns - self.queued_since_ns
             self.queued_since_ns = None
 
+    def handed_over(self) -> None:
+        """Its handler is through, and with it all that only a handler needs. What runs knows all that runs it, and so
+        the other way round: were these not forgotten, only the garbage collector could free an exchange."""
+        self.is_uploading = False
+        self.task = self.guarded = self.pulse = None
+        self.buffered_bytes = _nothing
+
     def about(self) -> dict[str, object]:
         """What its line in the log says beside its record."""
         failure = None if self.recorder.seen is None else self.recorder.seen.failure
@@ -315,3 +322,8 @@ class Live:
         self._stuck_since_ns = max(self._stuck_since_ns, blocked_ns)
         self._moved_bytes = moved_bytes
         return self._stuck_since_ns
+
+
+def _nothing() -> int:
+    """What waits in this process of an exchange that is handed over."""
+    return 0

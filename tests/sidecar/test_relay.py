@@ -1,10 +1,16 @@
 """An exchange begins and ends: its ids, its place in a trace, and nothing written in its record."""
 
 import asyncio
+import gc
+
+import pytest
 
 from otel.hop import Ending, Side
 from otel.ids import trace_id_of
+from sidecar.carriage import Carriage
+from sidecar.live import Live
 from sidecar.recording.recorder import Recorder
+from sidecar.upstream import Answer
 from tests.support.exchanges import CHAT, DONE, SSE, exchange
 from tests.support.script import (
     ask,
@@ -105,3 +111,19 @@ async def test_nothing_that_was_written_is_in_a_record(caplog):
 
     assert canary not in repr(proxy.shelf.spans)
     assert canary not in caplog.text
+
+
+@pytest.mark.parametrize("body", [[], [chunk(b"data: x\n\n")]], ids=["empty", "stream"])
+async def test_an_exchange_that_ended_in_order_leaves_nothing_to_the_garbage_collector(body):
+    async with upstream(head(200, SSE), *body, last_chunk()) as up, sidecar(up.url) as proxy:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await ask(proxy.port, get("/x"))
+            await proxy.hops(3)
+            left = [kind.__name__ for kind in map(type, gc.get_objects()) if kind in {Live, Carriage, Recorder, Answer}]
+        finally:
+            gc.enable()
+
+    assert left == []
