@@ -245,10 +245,9 @@ class Delivery:
         self._came(data)
         if self._shield is None or self._shield.is_done:
             return self._give(data)
-        is_taken = True
         for part, is_ours in self._shield.feed(data):
-            is_taken = self._inject(part) if is_ours else self._give(part)
-        return is_taken and not self.has_untaken
+            self._inject(part) if is_ours else self._give(part)
+        return not self.has_untaken
 
     def cut(self, *, now: bool = False) -> None:
         """End the response so that nobody can take it for whole; unless it must be now, after what was written."""
@@ -373,14 +372,13 @@ class Delivery:
             self._live.connection.tune()
         self._live.begin_response(self.response)
 
-    def _inject(self, data: bytes, *, is_keepalive: bool = False) -> bool:
+    def _inject(self, data: bytes, *, is_keepalive: bool = False) -> None:
         ours = self._live.recorder.ours
-        is_taken = self._give(data)
+        self._give(data)
         if is_keepalive:
             ours.kept_alive(len(data))
         else:
             ours.injected(len(data))
-        return is_taken
 
     def _give(self, data: bytes) -> bool:
         is_taken = self.response.write(data)
