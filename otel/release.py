@@ -4,7 +4,8 @@ Events that come in one piece after a wait were held somewhere. A hop that colle
 4 KB) lets go when it has enough: then it waited for the last of them, and a silence of the source among them is the
 source's. A hop that stood still lets go when it wakes: what the source did meanwhile made nobody wait, and only the
 first of them was waited for. Two traces tell: a hop that collects lets go when something comes in, and it does so all
-along, so that the delivery before or after is of the same kind.
+along, so that the delivery before or after is of the same kind; or it lets go right behind a silence so long that this
+is no chance.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 from otel.align import STEP_NS, Lane, Window, window_of
 from otel.edits import shift_of
-from otel.stretches import SHADOW_NS
+from otel.stretches import SHADOW_NS, STAMP_NS
 
 TOGETHER_NS: Final = 1_000_000
 """Events that follow each other within this time came in one piece: one read takes no more than 16 KB."""
@@ -25,6 +26,8 @@ SPREAD_NS: Final = 20_000_000
 """What came in within so short a time was held by nobody."""
 REST_NS: Final = 150_000_000
 """What came over so long a time and left in one piece with the end was gathered, however long the pieces before it."""
+NO_CHANCE_NS: Final = 20 * SHADOW_NS
+"""A stall that ends at no certain time ends right behind a silence of so long in one of twenty such cases."""
 HELD_NS: Final = 10_000_000
 """From here on what a hop let go in one piece had lain there."""
 ROUND_TRIPS: Final = 3
@@ -110,7 +113,8 @@ def awaited(lanes: Sequence[Lane], j: int, *, by_ordinal: bool, same: Sequence[b
     held = _came(inner, outer, piece.first, piece.last, is_same=is_same)
     if held is None or (is_same and not _came_when_let_go(inner, outer, held)):
         return j
-    return last if _is_habit(inner, outer, held, piece, is_same=is_same) else j
+    is_habit = _is_habit(inner, outer, held, piece, is_same=is_same)
+    return last if is_habit or (is_same and _ended_a_silence(inner, outer, held)) else j
 
 
 def _piece(lanes: Sequence[Lane], j: int, *, same: Sequence[bool]) -> int:
@@ -155,15 +159,31 @@ def _spread(lane: Lane, part: Window) -> int:
     return lane.taken[part.last] - lane.taken[part.first]
 
 
-def _came_when_let_go(inner: Lane, outer: Lane, part: Window) -> bool:
-    """Whether an event came in when the hop between the lanes let go: the last of the part, or one of which a piece
-    went with it."""
+def _usual(inner: Lane, outer: Lane, part: Window) -> int:
+    """What lies between the stamps of two lanes where the hop between them holds nothing, near that part."""
     near = range(
         max(0, part.first - NEIGHBOURS), min(part.last + NEIGHBOURS, inner.delivery_count, outer.delivery_count)
     )
-    usual = min((outer.arrived[k] - inner.taken[k] for k in near), default=0)
-    let_go = outer.arrived[part.last] - usual
+    return min((outer.arrived[k] - inner.taken[k] for k in near), default=0)
+
+
+def _came_when_let_go(inner: Lane, outer: Lane, part: Window) -> bool:
+    """Whether an event came in when the hop between the lanes let go: the last of the part, or one of which a piece
+    went with it."""
+    let_go = outer.arrived[part.last] - _usual(inner, outer, part)
     return any(abs(let_go - inner.taken[k]) <= SHADOW_NS for k in (part.last, part.last + 1) if k < inner.count)
+
+
+def _ended_a_silence(inner: Lane, outer: Lane, part: Window) -> bool:
+    """Whether the hop let go right behind the end of a silence before it, so long that this is no chance; what it had
+    itself made wait is none."""
+    let_go = outer.arrived[part.first] - _usual(inner, outer, part)
+    return any(
+        -STAMP_NS <= let_go - inner.taken[k] <= SHADOW_NS
+        and inner.arrived[k] - inner.arrived[k - 1] - inner.blocked_before[k] - inner.lag_before[k] >= NO_CHANCE_NS
+        for k in range(part.last, part.first, -1)
+        if inner.is_whole[k]
+    )
 
 
 def _is_habit(inner: Lane, outer: Lane, held: Window, piece: Window, *, is_same: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from otel import decompose
@@ -46,6 +46,7 @@ def before(hop: str) -> str:
 )
 def test_a_stall_is_charged_whole_though_the_source_pauses_meanwhile(hop, hold, at, after, pause):
     """Lab seed 5, case 15: 0.5 s of it were the source's."""
+    assume(not -5 <= hold - pause - 25 * after <= 62)  # then it might have waited for what came behind the pause
     chain = Chain(stalls=[(hop, at, hold * MS), ("source", at + after, pause * MS)])
     assert abs(term(chain, before(hop), at) - hold * MS) <= 2 * MS
 
@@ -119,6 +120,7 @@ def test_so_is_one_before_the_end_that_a_hop_waits_for_to_let_the_rest_go(hop, s
 
 @given(hop=HOPS, ms=st.integers(600, 9_000), hold=st.integers(350, 3_000), back=st.integers(1, 60))
 def test_a_stall_near_the_end_is_charged_whole_though_the_source_ends_late(hop, ms, hold, back):
+    assume(not -5 <= hold - ms - 25 * (back - 1) <= 62)  # then it might have waited for the end
     chain = Chain(late_end=ms * MS, stalls=[(hop, 120 - back, hold * MS)])
     assert abs(term(chain, before(hop), 120 - back) - hold * MS) <= 2 * MS
 
