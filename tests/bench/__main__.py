@@ -81,7 +81,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--install", action="store_true", help="get the programs that are missing, where we may")
     parser.add_argument("--only", action="append", metavar="NAME", help="this contender; repeatable [all]")
     parser.add_argument("--load", action="append", choices=LOADS, metavar="NAME", help=f"of {', '.join(LOADS)} [all]")
-    parser.add_argument("--repetitions", type=int, metavar="N", help="of each [5; 3 with --quick, and of memory]")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="of each [5; 3 with --quick]")
     parser.add_argument("--subject", default=OURS, metavar="NAME", help="who has to reach the figures [%(default)s]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything, for programs")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace, known: Sequence[Contender], results: Resul
     ):
         chosen = list(_able(stage, chosen, say))
         _windows(stage, list(turns(chosen, loads, repetitions=options.repetitions or few)), results, say)
-        _memory(stage, list(turns(chosen, loads, repetitions=options.repetitions or 3)), results, say)
+        _alone(stage, list(turns(chosen, loads, repetitions=options.repetitions or few)), results, say)
 
 
 def _able(stage: Stage, chosen: Sequence[Contender], say: Say) -> Iterator[Contender]:
@@ -138,16 +138,16 @@ def _able(stage: Stage, chosen: Sequence[Contender], say: Say) -> Iterator[Conte
 
 
 def _windows(stage: Stage, all_turns: Sequence[Turn], results: Results, say: Say) -> None:
-    chosen = {turn.contender.name: turn.contender for turn in all_turns if not turn.load.is_of_memory}
+    chosen = {turn.contender.name: turn.contender for turn in all_turns if not turn.load.is_alone}
     with stage.running(chosen.values()) as running:
         for turn in all_turns:
-            if not turn.load.is_of_memory:
+            if not turn.load.is_alone:
                 _take(stage, running, turn, results, say)
 
 
-def _memory(stage: Stage, all_turns: Sequence[Turn], results: Results, say: Say) -> None:
+def _alone(stage: Stage, all_turns: Sequence[Turn], results: Results, say: Say) -> None:
     for turn in all_turns:
-        if turn.load.is_of_memory:  # each time anew: memory that was freed is used again
+        if turn.load.is_alone:
             with stage.running([turn.contender]) as running:
                 _take(stage, running, turn, results, say)
 

@@ -43,6 +43,13 @@ class Load:
         return self.kind in {Kind.IDLE, Kind.STUCK}
 
     @property
+    def is_alone(self) -> bool:
+        """Each measurement is of a process that has just been started, and ends with it: memory that was freed is used
+        again, and the records of a flood are in the making for half a minute, in everybody's way.
+        """
+        return self.is_of_memory or self.kind is Kind.FLOOD
+
+    @property
     def events(self) -> int:
         """What each stream must have brought when it ends; 0: as many as come."""
         if self.kind is Kind.PACED:

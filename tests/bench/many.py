@@ -27,7 +27,7 @@ from tests.lab.installed import found
 from tests.readers.reading import Missing
 
 STREAMS: Final = 10_000
-SPARE_DESCRIPTORS: Final = 500
+SPARE_DESCRIPTORS: Final = 160
 """What a proxy needs beside two for each stream."""
 
 

@@ -20,7 +20,7 @@ LOOK_S: Final = 0.2
 RESTING: Final = 0.03
 """Of a core: what nobody asks anything of uses less."""
 RESTS_WITHIN_S: Final = 20.0
-"""Longest that records of a flood may be in the making; they must be in nobody's window."""
+"""Longest that records may be in the making; they must be in nobody's window."""
 OPENED_S: Final = 0.3
 """From the last stream that was opened until idleness is looked at."""
 CALM_S: Final = 1.0
@@ -71,8 +71,10 @@ def _window(stage: Stage, running: Running, contender: Contender, load: Load) ->
         load_share=spent_between_ns(others_before, others_after) / 1e9 / window_s,
         sent_events=None if contender.is_loose else stage.sent_events(),
     )
-    all_cpu_s = spent_between_ns(first, _rested(running.pid(contender.name))) / 1e9
-    measured = replace(measured, busiest=busiest_share(before, after), all_cpu_s=all_cpu_s)
+    measured = replace(measured, busiest=busiest_share(before, after))
+    if not load.is_alone:
+        all_cpu_s = spent_between_ns(first, _rested(running.pid(contender.name))) / 1e9
+        measured = replace(measured, all_cpu_s=all_cpu_s)
     return measured if not measured.faults else _failed(load, *measured.faults, said)
 
 

@@ -31,3 +31,7 @@ def test_a_flood_that_nobody_reads_lasts_until_memory_was_looked_at() -> None:
     assert float(STUCK.shape.partition("seconds=")[2]) >= STUCK.ramp_s + STUCK.window_s
     assert STUCK.is_of_memory
     assert not FLOOD.is_of_memory
+
+
+def test_what_leaves_something_behind_is_measured_alone() -> None:
+    assert {load.name for load in LOADS.values() if load.is_alone} == {"flood", "idle", "stuck"}
