@@ -15,7 +15,7 @@ from tests.bench.stage import LATE_S, Running, Stage, counted
 
 START_S: Final = 0.1
 """The readers take so long to be there."""
-LOOK_S: Final = 0.2
+LOOK_S: Final = 0.1
 """Between two looks at whether a contender rests."""
 RESTING: Final = 0.03
 """Of a core: what nobody asks anything of uses less."""

@@ -55,7 +55,7 @@ def _samples(stamps: Sequence[Stamp]) -> tuple[KernelSample, ...]:
     return tuple(samples)
 
 
-def stored(*, seed: int, answers: int = 5) -> list[Stored]:
+def stored(*, seed: int, answers: int = 3) -> list[Stored]:
     """Each shape, in so many drawn answers."""
     draw, found = random.Random(seed), []
     for shape in Shape:
