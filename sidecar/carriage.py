@@ -71,6 +71,7 @@ class Carriage:
         *,
         id_field: IdField,
         live: Live,
+        door: Door | None,
         route: Route,
         is_draining: bool,
     ) -> None:
@@ -80,7 +81,7 @@ class Carriage:
         self._clock = route.clock
         self._id_field = id_field
         self._answer: Answer | None = None
-        self._door: Door | None = None if request.transport is None else route.doors.of(request.transport)
+        self._door = door
         self._live = live
         self._delivery = Delivery(request, live, policy=route.guard.policy, now=self._clock.monotonic_ns)
         self._may_begin_early = route.guard.policy.begins_early and request.method == "POST"
@@ -225,7 +226,8 @@ class Carriage:
         delivery = self._delivery
         if self._route.exchanges.is_overloaded or self._question.is_body_in_doubt:
             delivery.response.may_go_on = False
-        if not delivery.begin(Head(answer.status, answer.reason, self._answered(answer))):
+        head = Head(answer.status, answer.reason, self._answered(answer))
+        if not delivery.begin(head, is_followed=answer.waiting_bytes > 0):
             self._upstream_ended(answer, is_clean=True)
             self._upstream_ended(answer, is_clean=True)
             return await self._refuse(upstream_said(answer.status, headers.value_of(answer.fields, "content-type")))

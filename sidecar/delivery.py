@@ -141,9 +141,9 @@ class Delivery:
 
     # The answer.
 
-    def begin(self, head: Head) -> bool:
+    def begin(self, head: Head, *, is_followed: bool = False) -> bool:
         """The upstream's head: written, or kept until the first event; False where our own has gone before it, and
-        what comes does not fit that."""
+        what comes does not fit that. is_followed: see `Response.begin`."""
         live, policy, at_ns = self._live, self._policy, self._now()
         seen = live.recorder.seen
         self._sum_up()
@@ -155,13 +155,13 @@ class Delivery:
             self._held = Held(at_ns, limit_ns=policy.hold_ns)
             self._held_head = head
         else:
-            self.write_head(head)
+            self.write_head(head, is_followed=is_followed)
         return True
 
-    def write_head(self, head: Head) -> None:
+    def write_head(self, head: Head, *, is_followed: bool = False) -> None:
         """Write a head, of the upstream or our own."""
         self._open()
-        self.response.begin(head.status, head.reason, head.fields)
+        self.response.begin(head.status, head.reason, head.fields, is_followed=is_followed)
         self._written_ns = self._now()
         self._is_plain = self._pulse is None and self._live.recorder.ours.digests is None
 

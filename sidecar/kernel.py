@@ -84,11 +84,13 @@ def keep_alive(sock: socket.socket) -> None:
 class Connection:
     """One TCP connection seen through its transport. Every question gives None once it cannot be answered."""
 
-    __slots__ = ("_socket", "_transport")
+    __slots__ = ("_is_tuned", "_sent_bytes", "_socket", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._socket: socket.socket | None = transport.get_extra_info("socket")
+        self._is_tuned = False
+        self._sent_bytes: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -106,8 +108,9 @@ class Connection:
 
     def tune(self) -> None:
         """Make writing honest: what the reader does not take stays with us, and we see it at once."""
-        if self._socket is None or not self.is_open:
+        if self._is_tuned or self._socket is None or not self.is_open:
             return
+        self._is_tuned = True
         self._transport.set_write_buffer_limits(high=0)
         if _IS_LINUX and self._socket.family in {socket.AF_INET, socket.AF_INET6}:
             self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
@@ -140,11 +143,18 @@ class Connection:
         return self._ask(termios.FIONREAD)
 
     def sent_bytes(self) -> int | None:
-        """All bytes that this connection ever was given to send, acknowledged or not."""
+        """All bytes that this connection ever was given to send, acknowledged or not: as `sent` said last, else by the
+        kernel."""
+        if self._sent_bytes is not None:
+            return self._sent_bytes
         if self._transport.get_extra_info("ssl_object") is not None:
             return None  # the kernel counts what TLS has made of them
         info, rest = self.tcp_info(), self.unacknowledged_bytes()
         return None if info is None or rest is None else info.acked_bytes + rest + self.buffered_bytes
+
+    def sent(self, size_bytes: int | None) -> None:
+        """All that it ever was given is so much, None where that has to be asked."""
+        self._sent_bytes = size_bytes
 
     def close(self) -> None:
         """Close when what was written is sent."""
@@ -199,6 +209,10 @@ class Evidence:
         self.window_peak_bytes: int | None = None
         self.round_trip_ns: int | None = None
         self.dropped_count = 0
+
+    def sent_bytes(self, written_bytes: int) -> int:
+        """All that the connection ever was given, when so much of this response was written."""
+        return self._base_bytes + written_bytes
 
     def is_settled(self, written_bytes: int) -> bool:
         """The peer's kernel is known to have had everything, so there is nothing to ask."""

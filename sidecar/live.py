@@ -150,7 +150,10 @@ class Live:
 
     def begin_response(self, writer: Writing) -> None:
         """From here on the writer's bytes are the response; what the connection was given before is not."""
-        sent_bytes = None if self.connection is None else self.connection.sent_bytes()
+        sent_bytes = None
+        if self.connection is not None:
+            sent_bytes = self.connection.sent_bytes()
+            self.connection.sent(None)  # from here on it is more
         self.writer = writer
         if sent_bytes is not None and not self.recorder.is_muted:
             self.evidence = Evidence(base_bytes=sent_bytes - writer.output_size)
@@ -164,6 +167,8 @@ class Live:
     def handed_over(self) -> None:
         """Its handler is through, and with it all that only a handler needs. What runs knows all that runs it, and so
         the other way round: were these not forgotten, only the garbage collector could free an exchange."""
+        if self.connection is not None and self.evidence is not None and self.writer is not None:
+            self.connection.sent(self.evidence.sent_bytes(self.writer.output_size))  # the next one need not ask
         self.is_uploading = False
         self.task = self.guarded = self.pulse = None
         self.buffered_bytes = _nothing

@@ -171,10 +171,16 @@ class Question:
         if head.status == 100:
             self._continue()  # who did not ask for it gets none
         else:
-            self._response.interim(head.status, head.reason, headers.end_to_end(head.fields))
+            self._say(head.status, head.reason, headers.end_to_end(head.fields))
 
     def _continue(self) -> None:
         """Let the client send its body: once, whoever says it first."""
         if self._awaits_continue:
             self._awaits_continue = False
-            self._response.interim(100, "Continue")
+            self._say(100, "Continue")
+
+    def _say(self, status: int, reason: str, fields: headers.Fields = ()) -> None:
+        """Answer before the answer, which is no part of that."""
+        self._response.interim(status, reason, fields)
+        if self._live.connection is not None:
+            self._live.connection.sent(None)

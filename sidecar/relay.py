@@ -69,7 +69,10 @@ class Relay:
         fields = fields_of(request.raw_headers)
         id_field = id_field_of(fields, id_headers, make_id=_made_id)
         recorder = self._recorder(request, anchor, fields, id_field=id_field)
-        connection = None if request.transport is None else Connection(request.transport)
+        door = None if request.transport is None else self.route.doors.of(request.transport)
+        connection = None if door is None else door.connection
+        if connection is None and request.transport is not None:  # the client has left
+            connection = Connection(request.transport)
         live = Live(
             recorder,
             anchor,
@@ -79,7 +82,7 @@ class Relay:
             has_engine=self._place.role is not TapRole.EGRESS,
         )
         carriage = Carriage(
-            request, fields, id_field=id_field, live=live, route=self.route, is_draining=self.is_draining
+            request, fields, id_field=id_field, live=live, door=door, route=self.route, is_draining=self.is_draining
         )
         exchanges.begin(live)
         try:

@@ -88,7 +88,8 @@ class Registry(Protocol):
 class Door(asyncio.Protocol):
     """One accepted connection.
 
-    left_by: how the client ended the connection, None while it has not, or where we did.
+    left_by: how the client ended the connection, None while it has not, or where we did. connection: as the kernel sees
+    it, once it is there.
     """
 
     __slots__ = (
@@ -106,6 +107,7 @@ class Door(asyncio.Protocol):
         "_refusal",
         "_transport",
         "_tunnel",
+        "connection",
         "is_refused",
         "left_by",
     )
@@ -118,6 +120,7 @@ class Door(asyncio.Protocol):
         self._make_handler = make_handler
         self._dial = dial
         self._transport: asyncio.Transport | None = None
+        self.connection: Connection | None = None
         self._handler: web.RequestHandler | None = None
         self._inner: asyncio.Protocol | None = None  # who gets what comes in: the handler, or a side of a tunnel
         self._tunnel: Tunnel | None = None
@@ -144,6 +147,7 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.connection = Connection(self._transport)
         if not self._doors.enter(self):
             self._refusal = FULL
 
@@ -320,9 +324,9 @@ class Door(asyncio.Protocol):
 
     def close_idle(self) -> None:
         """Close it where nothing runs and nothing is on its way that our kernel has."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self.connection is None or self._transport.is_closing():
             return
-        if self.is_idle and not Connection(self._transport).unread_bytes():
+        if self.is_idle and not self.connection.unread_bytes():
             self._transport.close()
 
     def close(self) -> None:

@@ -53,6 +53,7 @@ class Response:
     """
 
     __slots__ = (
+        "_head",
         "_is_bodyless_method",
         "_transport",
         "_version",
@@ -69,6 +70,7 @@ class Response:
         self._transport: asyncio.Transport | None = request.transport
         self._writer: AbstractStreamWriter = request.writer
         self._version = max(_HTTP_1_0, min((request.version.major, request.version.minor), _HTTP_1_1))
+        self._head = b""  # what goes out with the next bytes
         self._is_bodyless_method = request.method == hdrs.METH_HEAD
         self.is_chunked = False
         self.may_go_on = request.keep_alive
@@ -87,8 +89,9 @@ class Response:
         if self.can_have_interim:
             self._give(head_bytes(self._version, status, reason, fields))
 
-    def begin(self, status: int, reason: str, fields: Fields) -> None:
-        """Write the head. fields: end-to-end ones; framing and connection are put behind them."""
+    def begin(self, status: int, reason: str, fields: Fields, *, is_followed: bool = False) -> None:
+        """Write the head. fields: end-to-end ones; framing and connection are put behind them. is_followed: something
+        of the body is written at once, so that both go out together."""
         forbidden = _FORBIDDEN.get(status, frozenset())
         passed = [(name, value) for name, value in fields if name.lower() not in forbidden]
         is_bodyless = self._is_bodyless_method or status in BODYLESS
@@ -102,7 +105,7 @@ class Response:
             passed.append(("Connection", "close"))
         elif self._version < _HTTP_1_1:
             passed.append(("Connection", "keep-alive"))
-        self._begin(head_bytes(self._version, status, reason, passed))
+        self._begin(head_bytes(self._version, status, reason, passed), is_followed=is_followed)
 
     def switch(self, reason: str, fields: Fields) -> None:
         """Write the head of a 101: what follows it is no HTTP."""
@@ -117,8 +120,10 @@ class Response:
             raise ConnectionResetError("the reader left")
         if self.is_chunked:
             data = encode_chunk(data) if framed is None else framed
-        transport.write(data)
         self.output_size += len(data)
+        if self._head:
+            data, self._head = self._head + data, b""
+        transport.write(data)
         if transport.is_closing():  # lost, it keeps nothing either
             raise ConnectionResetError("the reader left before it had everything")
         return not transport.get_write_buffer_size()
@@ -137,8 +142,13 @@ class Response:
         """What aiohttp gets in the end; only an answer that ended in order lets the connection go on."""
         return _GOES_ON if self.may_go_on and self.is_ended else _IS_LAST
 
-    def _begin(self, head: bytes) -> None:
-        self._count(head)
+    def _begin(self, head: bytes, *, is_followed: bool = False) -> None:
+        if is_followed:
+            self._check_open()
+            self._head = head
+            self.output_size += len(head)
+        else:
+            self._count(head)
         self.is_started = True
 
     def _count(self, data: bytes) -> None:
@@ -146,9 +156,14 @@ class Response:
         self.output_size += len(data)
 
     def _give(self, data: bytes) -> None:
+        transport = self._check_open()
+        head, self._head = self._head, b""
+        transport.write(head + data)
+
+    def _check_open(self) -> asyncio.Transport:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the reader left")
-        self._transport.write(data)
+        return self._transport
 
 
 def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Fields) -> bytes:

@@ -20,6 +20,7 @@ from tests.support.script import (
     head,
     last_chunk,
     post,
+    send,
     sidecar,
     upstream,
 )
@@ -127,3 +128,26 @@ async def test_an_exchange_that_ended_in_order_leaves_nothing_to_the_garbage_col
             gc.enable()
 
     assert left == []
+
+
+async def test_what_a_connection_was_given_is_known_without_asking_the_kernel_again():
+    compared = []
+
+    async def compare(_exchange):
+        (live,) = proxy.sidecar.exchanges.running()
+        known_bytes = live.connection.sent_bytes()
+        live.connection.sent(None)
+        compared.append((known_bytes, live.connection.sent_bytes()))
+        live.connection.sent(known_bytes)
+
+    hints = send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+    steps = [compare, hints, head(200, SSE), chunk(b"data: x\n\n"), last_chunk()]
+    async with upstream(*steps) as up, sidecar(up.url) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        for sent in (get("/x"), post("/x", b"y"), post("/x", b"y", "Expect: 100-continue"), get("/x")):
+            writer.write(sent)
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.close()
+
+    assert [known for known, _ in compared] == [asked for _, asked in compared]
+    assert len({known for known, _ in compared}) == 4

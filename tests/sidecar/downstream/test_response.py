@@ -15,10 +15,12 @@ class Wire:
 
     def __init__(self):
         self.data = b""
+        self.write_count = 0
         self.is_gone = False
 
     def write(self, data):
         self.data += data
+        self.write_count += 1
 
     def is_closing(self):
         return self.is_gone
@@ -52,6 +54,35 @@ def test_a_body_without_length_is_chunked_for_a_client_that_knows_chunks():
     )
     assert answer.output_size == len(wire.data)
     assert answer.handed().keep_alive
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+@pytest.mark.parametrize("body", [b"", b"hello"])
+@pytest.mark.parametrize("fields", [[], [("Content-Length", "5")]], ids=["chunked", "length"])
+def test_a_head_that_is_followed_goes_out_with_what_follows_and_is_the_same(fields, body, is_followed):
+    (answer, wire), (other, all_at_once) = response(), response()
+    answer.begin(200, "OK", fields, is_followed=is_followed and bool(body or not fields))
+    sizes = [answer.output_size, len(wire.data)]
+    other.begin(200, "OK", fields)
+    if body:
+        answer.write(body)
+        other.write(body)
+    write_count = wire.write_count
+    answer.end()
+    other.end()
+
+    assert (wire.data, answer.output_size) == (all_at_once.data, len(wire.data))
+    assert sizes[0] == wire.data.index(b"\r\n\r\n") + 4
+    if body and is_followed:
+        assert (sizes[1], write_count) == (0, 1)
+
+
+def test_a_head_is_not_kept_for_a_reader_that_has_left():
+    answer, wire = response()
+    wire.is_gone = True
+
+    with pytest.raises(ConnectionResetError):
+        answer.begin(200, "OK", [], is_followed=True)
 
 
 def test_a_body_without_length_ends_with_the_connection_for_a_client_of_http_1_0():
