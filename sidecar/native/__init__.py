@@ -31,19 +31,20 @@ TWINS: Final = Parts(is_compiled=False, whole_chunks=whole_chunks, receiver=Rece
 def _compiled() -> Parts | None:
     try:
         from sidecar.native import compiled  # noqa: PLC0415  # it may not be there
-    except ImportError:
+
+        return Parts(
+            is_compiled=True,
+            whole_chunks=compiled.whole_chunks,
+            receiver=compiled.Receiver,
+            stamper=compiled.Stamper,
+            lane=compiled.Lane,
+        )
+    except (ImportError, AttributeError):  # not built, or from an older source
         return None
-    return Parts(
-        is_compiled=True,
-        whole_chunks=compiled.whole_chunks,
-        receiver=compiled.Receiver,
-        stamper=compiled.Stamper,
-        lane=compiled.Lane,
-    )
 
 
 COMPILED: Final = _compiled()
-"""None where it was not built, or for another interpreter."""
+"""None where it was not built, or for another interpreter, or from another version of the source."""
 
 
 def parts_for(choice: str) -> Parts:
