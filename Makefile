@@ -69,7 +69,7 @@ N ?= 10
 lab: setup  ## faults drawn from SEED in N answers of real chains: is every verdict right?
 	@$(BIN)/python -m tests.lab --seed $(SEED) --cases $(N)
 
-bench: setup  ## what an event costs by us, nginx, HAProxy, Envoy and Python's proxies: under half an hour
+bench: setup  ## what an event costs by us, nginx, HAProxy, Envoy and Python's proxies: half an hour
 	@$(BIN)/python -m tests.bench --install
 
 bench-quick: setup  ## the same by us, nginx and a plain aiohttp proxy, figures 1 to 5: two minutes

@@ -1,6 +1,6 @@
 """What an event costs by us and by other proxies: the same loads, one contender after the other, ratios of pairs.
 
-    python -m tests.bench --install                     everything but LiteLLM, some twenty minutes
+    python -m tests.bench --install                     everything but LiteLLM, half an hour
     python -m tests.bench --quick                       nginx, a plain aiohttp proxy and ours, figures 1 to 5
     python -m tests.bench --load anchor --only ours --only nginx --json a.json
     python -m tests.bench --read a.json --read b.json   the tables of what was measured before
