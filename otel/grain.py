@@ -41,7 +41,7 @@ def quantised(timeline: Timeline, *, unit_ns: int = UNIT_NS, quantum: int = QUAN
         return ns // unit_ns * unit_ns
 
     arrived = [floor(stamp.arrived_ns) for stamp in timeline.stamps]
-    exact = _before_long_gaps(timeline.stamps, arrived, is_open=is_open)
+    exact = _before_long_gaps(timeline.stamps, arrived, is_open=is_open) if len(arrived) > 2 else frozenset[int]()
     rounded = tuple(
         Stamp(
             seq=s.seq,
@@ -53,14 +53,18 @@ def quantised(timeline: Timeline, *, unit_ns: int = UNIT_NS, quantum: int = QUAN
         )
         for i, (s, arrived_ns) in enumerate(zip(timeline.stamps, arrived, strict=True))
     )
-    return replace(
-        timeline,
+    return Timeline(
         unit_ns=unit_ns,
         quantum=quantum,
         stamps=rounded,
         blocked=tuple(replace(b, start_ns=floor(b.start_ns), end_ns=floor(b.end_ns)) for b in timeline.blocked),
         lag=tuple(Interval(floor(i.start_ns), floor(i.end_ns)) for i in timeline.lag),
         samples=tuple(replace(s, offset_ns=floor(s.offset_ns)) for s in timeline.samples),
+        window_peak_bytes=timeline.window_peak_bytes,
+        round_trip_ns=timeline.round_trip_ns,
+        is_thinned=timeline.is_thinned,
+        is_cut_short=timeline.is_cut_short,
+        is_evidence_thinned=timeline.is_evidence_thinned,
     )
 
 

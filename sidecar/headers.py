@@ -5,7 +5,7 @@ Fields are (name, value) pairs in the order of the message; what passes keeps or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from otel.ids import parse_traceparent
@@ -30,14 +30,33 @@ whole way; nor is `trailer`, since the trailers of an answer pass."""
 NEVER_NAMED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
 """Fields that the Connection field cannot have removed: without them the message is another one."""
 
+_NO_OPTIONS: Final[frozenset[str]] = frozenset()
 
 UPGRADE_REQUIRED: Final = 426
 """The one answer whose Upgrade field is not for us (RFC 9110, 15.5.22)."""
 
 
+class Head(list[tuple[str, str]]):
+    """The fields of one head, with their values by name: of a request they are asked for many times. Not to be changed.
+
+    by_name: the name in lower case; repeated values are joined as in `value_of`.
+    """
+
+    __slots__ = ("by_name",)
+
+    def __init__(self, fields: Iterable[tuple[str, str]]) -> None:
+        super().__init__(fields)
+        self.by_name: dict[str, str] = {}
+        for name, value in self:
+            key = name.lower()
+            known = self.by_name.get(key)
+            self.by_name[key] = value if known is None else f"{known}, {value}"
+
+
 def end_to_end(fields: Fields) -> list[tuple[str, str]]:
     """The fields that go on to the next hop: all but those of this connection and those that Connection names."""
-    dropped = HOP_BY_HOP | (connection_options(fields) - NEVER_NAMED)
+    options = connection_options(fields)
+    dropped = HOP_BY_HOP | (options - NEVER_NAMED) if options else HOP_BY_HOP
     return [(name, value) for name, value in fields if name.lower() not in dropped]
 
 
@@ -54,7 +73,9 @@ def answered(fields: Fields, status: int, *, request_id: tuple[str, str]) -> lis
 
 def connection_options(fields: Fields) -> frozenset[str]:
     """The options of all Connection fields, in lower case."""
-    listed = value_of(fields, "connection") or ""
+    listed = value_of(fields, "connection")
+    if not listed:
+        return _NO_OPTIONS
     return frozenset(option for part in listed.split(",") if (option := part.strip().lower()))
 
 
@@ -70,19 +91,21 @@ def is_packed(content_encoding: str | None) -> bool:
 
 def is_websocket(method: str, version: tuple[int, int], fields: Fields) -> bool:
     """It asks for a WebSocket (RFC 6455, 4.1): a GET that wants that upgrade and no other, and has no body."""
-    names = {name.lower() for name, _ in fields}
     return (
         method == "GET"
         and version >= (1, 1)
         and "upgrade" in connection_options(fields)
         and (value_of(fields, "upgrade") or "").strip().lower() == "websocket"
-        and not names & {"content-length", "transfer-encoding"}
+        and value_of(fields, "content-length") is None
+        and value_of(fields, "transfer-encoding") is None
     )
 
 
 def value_of(fields: Fields, name: str) -> str | None:
     """The value of a field, repeated ones joined by commas (RFC 9110, 5.3); None when the message has none."""
     wanted = name.lower()
+    if isinstance(fields, Head):
+        return fields.by_name.get(wanted)
     values = [value for field, value in fields if field.lower() == wanted]
     return ", ".join(values) if values else None
 
@@ -94,6 +117,8 @@ def request_id_of(fields: Fields, names: Sequence[str] = ("x-request-id",)) -> s
     """
     for name in names:
         wanted = name.lower()
+        if isinstance(fields, Head) and wanted not in fields.by_name:
+            continue
         for field, value in fields:
             if field.lower() == wanted and (request_id := value.strip()):
                 return request_id
@@ -102,5 +127,7 @@ def request_id_of(fields: Fields, names: Sequence[str] = ("x-request-id",)) -> s
 
 def trace_context_of(fields: Fields) -> tuple[str, str] | None:
     """(trace id, parent span id) of the traceparent; None when there is none, more than one, or it is not valid."""
+    if isinstance(fields, Head) and "traceparent" not in fields.by_name:
+        return None
     values = [value.strip() for field, value in fields if field.lower() == "traceparent"]
     return parse_traceparent(values[0]) if len(values) == 1 else None

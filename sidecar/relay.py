@@ -66,7 +66,7 @@ class Relay:
         """One exchange, from its head to its end."""
         clock, exchanges, id_headers = self.route.clock, self.route.exchanges, self.route.id_headers
         anchor = Anchor(clock.wall_ns(), clock.monotonic_ns(), clock.domain)
-        fields = fields_of(request.raw_headers)
+        fields = headers.Head(fields_of(request.raw_headers))
         id_field = id_field_of(fields, id_headers, make_id=_made_id)
         recorder = self._recorder(request, anchor, fields, id_field=id_field)
         door = None if request.transport is None else self.route.doors.of(request.transport)

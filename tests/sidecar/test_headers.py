@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sidecar.headers import (
     HOP_BY_HOP,
     NEVER_NAMED,
+    Head,
     answered,
     connection_options,
     end_to_end,
@@ -186,3 +187,21 @@ def test_only_a_426_keeps_its_upgrade():
 
     assert answered(fields, 200, request_id=ours) == [ours]
     assert answered(fields, 426, request_id=ours) == [ours, ("Connection", "Upgrade"), ("Upgrade", "websocket")]
+
+
+_NAMES = ["X-Request-Id", "x-request-id", "Connection", "traceparent", "Upgrade", "Content-Length", "X-A"]
+_ASKED = st.sampled_from(_NAMES)
+    ["X-Request-Id", "x-request-id", "Connection", "traceparent", "Upgrade", "Content-Length", "X-A"]
+)
+_SAID = st.sampled_from(["", " ", "a", "close, X-A", "Upgrade", "websocket", TRACEPARENT])
+
+
+@given(st.lists(st.tuples(_ASKED, _SAID), max_size=6))
+def test_a_head_with_its_values_by_name_says_the_same(fields):
+    head = Head(fields)
+
+    assert head == fields
+    assert [value_of(head, name) for name, _ in fields] == [value_of(fields, name) for name, _ in fields]
+    for asked in (connection_options, end_to_end, request_id_of, trace_context_of, lambda f: value_of(f, "X-None")):
+        assert asked(head) == asked(fields)
+    assert is_websocket("GET", (1, 1), head) == is_websocket("GET", (1, 1), fields)
