@@ -38,7 +38,10 @@ def normalised(request_id: str) -> str:
     """The form in which two ids of one request are equal: lower case, without the prefixes that APIs put
     before it, and with the UUID nibble that Envoy overwrites (`pack_trace_reason`) set back to 4."""
     key = request_id.lower()
-    while (prefix := next((p for p in _PREFIXES if key.startswith(p) and len(key) > len(p)), None)) is not None:
+    while key.startswith(_PREFIXES):
+        prefix = next((p for p in _PREFIXES if key.startswith(p) and len(key) > len(p)), None)
+        if prefix is None:
+            break
         key = key[len(prefix) :]  # a worker puts its own before the one that the gateway made
     if _UUID.match(key):
         key = key[:_UUID_VERSION_AT] + "4" + key[_UUID_VERSION_AT + 1 :]

@@ -60,11 +60,13 @@ class Canary:
 
     def overlapping(self, start_ns: int, end_ns: int) -> tuple[Interval, ...]:
         """The lag inside a stretch of time, cut to it; also one that still lasts at its end, not yet woken from."""
-        found = [
-            Interval(max(lag.start_ns, start_ns), min(lag.end_ns, end_ns))
-            for lag in self._intervals
-            if lag.start_ns < end_ns and lag.end_ns > start_ns
-        ]
+        found = []
+        for lag in reversed(self._intervals):  # of an exchange that ends now it is one of the last ones, if any
+            if lag.end_ns <= start_ns:
+                break
+            if lag.start_ns < end_ns:
+                found.append(Interval(max(lag.start_ns, start_ns), min(lag.end_ns, end_ns)))
+        found.reverse()
         is_noted = bool(self._intervals) and self._intervals[-1].end_ns > self._due_ns
         if end_ns - self._due_ns > LATE_NS and not is_noted:
             found.append(Interval(max(self._due_ns, start_ns), end_ns))

@@ -6,7 +6,7 @@ Times are added up as whole nanoseconds, so no sum is off however many there are
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -164,8 +164,13 @@ class Tally:
     greatest: int
 
 
-def tally(values: Iterable[int], ends: Sequence[int]) -> Tally:
+_NOTHING: Final = Tally((), 0, 0)
+
+
+def tally(values: Sequence[int], ends: Sequence[int]) -> Tally:
     """Count them by buckets. A histogram can take it whose bounds are among these ends."""
+    if not values:  # as of every answer that is no stream
+        return _NOTHING
     counts = [0] * (len(ends) + 1)
     total = greatest = 0
     for value in values:

@@ -191,8 +191,6 @@ def test_only_a_426_keeps_its_upgrade():
 
 _NAMES = ["X-Request-Id", "x-request-id", "Connection", "traceparent", "Upgrade", "Content-Length", "X-A"]
 _ASKED = st.sampled_from(_NAMES)
-    ["X-Request-Id", "x-request-id", "Connection", "traceparent", "Upgrade", "Content-Length", "X-A"]
-)
 _SAID = st.sampled_from(["", " ", "a", "close, X-A", "Upgrade", "websocket", TRACEPARENT])
 
 
