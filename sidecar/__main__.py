@@ -17,6 +17,7 @@ from otel.logs import log_to_stderr
 from otel.settings import ConfigError
 from otel.settings_file import file_text_of
 from sidecar.assembly import Sidecar, build, exporter_of, most_workers, share
+from sidecar.bounds import memory
 from sidecar.bounds.deadlines import DRAINED
 from sidecar.bounds.descriptors import connection_limit, raise_limit
 from sidecar.clock import DriftingClock, SystemClock
@@ -133,6 +134,7 @@ async def serve(config: Config, *, post: Post | None = None) -> int:
             if post is not None:
                 sidecar.exchanges.switch_passthrough(is_on=post.birth.is_passthrough)
             await sidecar.start()
+            memory.settle()
             if post is None:
                 tell_listening(config, sockets)
                 tell_ready(config, admin_port=sidecar.admin.port)

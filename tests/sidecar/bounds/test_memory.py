@@ -1,12 +1,13 @@
 """Memory in use and its limits, read from made-up trees of files, and once from this machine."""
 
+import gc
 import mmap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.bounds.memory import cgroup_limit_bytes, limit_files, resident_bytes, trimmer
+from sidecar.bounds.memory import cgroup_limit_bytes, limit_files, resident_bytes, settle, trimmer
 
 V2 = "sys/fs/cgroup"
 V1 = "sys/fs/cgroup/memory"
@@ -87,3 +88,13 @@ def test_memory_that_was_freed_between_what_stays_is_given_back():
 
     assert before - resident_bytes() > 20_000_000
     assert len(staying) == 300
+
+
+def test_what_is_there_when_a_process_is_ready_is_looked_at_no_more():
+    kept = [[]]
+    settle()
+    try:
+        assert not any(each is kept for each in gc.get_objects())
+    finally:
+        gc.unfreeze()
+    assert any(each is kept for each in gc.get_objects())
