@@ -13,8 +13,8 @@ A_TICK: Final = 512
 """Most that one tick looks at, 10 ms of busy streams, unless a round of all would take too long."""
 TICKS: Final = 10
 """Longest that a round takes, in ticks: whatever waits for a look waits no longer."""
-BATCH: Final = 32
-"""Looked at in one go, less than 1 ms: events pass in between."""
+BATCH: Final = 8
+"""Looked at in one go, some 0.1 ms: events pass in between, and none waits for longer."""
 
 Item = TypeVar("Item")
 
