@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Final
 
 from otel.demo.answer import Answer
-from otel.demo.faults import SLOW_FIRST_S
+from otel.demo.faults import SLOW_FIRST_S, WORKER
 from tests.lab.chain import Chain, Stretch, stretches
 from tests.lab.draw import Case
-from tests.lab.felt import FELT_S, Wait, waits
+from tests.lab.felt import FELT_S, PAUSE_S, Wait, waits
 from tests.lab.middles import PARTS, Rewrites
 from tests.lab.shapes import Spoken, longest_pause_s
 from tests.lab.told import READING, STOPPING, Kind, Planted
@@ -103,9 +103,14 @@ def is_shown(scene: Scene, fault: Planted, *, at_source: bool) -> bool:
     """Whether the reader's stamps show the fault; at_source: no tap tells its hop from the source, and so it has the
     source's rhythm."""
     is_told_by_waits = fault.kind not in {Kind.CUT, *READING}
-    if is_told_by_waits and scene.is_held and not _stands_out(scene, fault):
+    if is_told_by_waits and (scene.is_held or _is_kept(scene, fault)) and not _stands_out(scene, fault):
         return False
     return _is_felt(scene, fault, at_source=at_source)
+
+
+def _is_kept(scene: Scene, fault: Planted) -> bool:
+    """Whether a hop keeps texts for as long as another fault, of the source, keeps it waiting for more of them."""
+    return bool(scene.holding) and any(each.hop == WORKER for each in scene.case.faults if each is not fault)
 
 
 def _stands_out(scene: Scene, fault: Planted) -> bool:
@@ -113,7 +118,8 @@ def _stands_out(scene: Scene, fault: Planted) -> bool:
     an answer that came in one piece nobody can say."""
     longest = max(scene.where(fault), key=lambda wait: wait.added_s, default=None)
     held = [wait for wait in _held(scene) if wait is not longest]
-    if longest is None or not any(wait.after > 0 and wait.until <= scene.spoken.length for wait in held):
+    between = [wait for wait in held if wait.after > 0 and wait.until <= scene.spoken.length]
+    if longest is None or not any(wait.wait_s >= PAUSE_S for wait in between):
         return False
     return longest.added_s - max(wait.added_s for wait in held) > FELT_S
 

@@ -69,8 +69,21 @@ def test_what_a_hop_that_holds_much_may_hide_is_shown_where_it_stands_out_from_w
     of = case(fault(Kind.STALL, WORKER), chain=chain)
     in_one_piece = seen_of(of.told.calm(), held_s=2.0, at_chars=100, merged=1_000)
     assert not truth(of, in_one_piece).faults[0].is_shown
+    receipts = seen_of(of.told.calm()).receipts
+    at_once = replace(in_one_piece, receipts=tuple(replace(each, at_s=in_one_piece.ended_s) for each in receipts))
+    assert not truth(of, at_once).faults[0].is_shown, "also where the reader takes it apart"
     broken = case(fault(Kind.CUT, WORKER), chain=chain)
     assert truth(broken, seen(broken, is_whole=False, is_done=False)).faults[0].is_shown
+
+
+def test_what_a_hop_keeps_while_the_source_stops_hides_another_fault() -> None:
+    late, stopped = fault(Kind.SLOW_FIRST, PROXY), fault(Kind.STALL, WORKER)
+    for part, is_shown in ((Part.WINDOW, False), (Part.APP, True)):
+        of = case(late, stopped, shape=Shape.AT_ONCE, chain=Chain.of(part, Part.APP))
+        in_one_piece = seen_of(of.told.calm(), held_s=2.0, merged=1_000)
+        assert truth(of, in_one_piece).faults[0].is_shown == is_shown
+    alone = case(late, shape=Shape.AT_ONCE, chain=Chain.of(Part.WINDOW, Part.APP))
+    assert truth(alone, seen_of(alone.told.calm(), held_s=2.0, merged=1_000)).faults[0].is_shown
 
 
 def test_what_a_hop_gathers_of_a_few_events_is_no_part_of_a_fault() -> None:
