@@ -18,6 +18,7 @@ from aiohttp import StreamReader, web
 from sidecar.downstream.sniff import Opening, opening_of
 from sidecar.downstream.tunnel import Cut, Dial, Tunnel, Watch, cut_of, end_writing
 from sidecar.kernel import Connection
+from sidecar.tls.transport import TlsTransport
 from sidecar.upstream import Upgraded
 
 HEAD_BYTES: Final = 1 << 20
@@ -180,7 +181,8 @@ class Door(asyncio.Protocol):
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.left_by = self.left_by or cut_of(exc)
+        is_bare = isinstance(self._transport, TlsTransport) and self._transport.has_bare_end
+        self.left_by = self.left_by or cut_of(exc) or ("fin" if is_bare else None)
         self._doors.leave(self)
         if self._tunnel is not None:
             self._tunnel.client.connection_lost(exc)

@@ -38,6 +38,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_over = False  # closed on this side, or by the alert
         self._is_lost = False
+        self.has_bare_end = False  # the peer ended its connection, and no alert came before
         self._error: Exception | None = None  # why it was lost
         self._linger: asyncio.TimerHandle | None = None
 
@@ -137,6 +138,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """An end without the alert: the transport closes, and the protocol above hears of that alone."""
+        self.has_bare_end = not self._is_over
 
     def pause_writing(self) -> None:
         if self._protocol is not None:
