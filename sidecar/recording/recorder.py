@@ -23,6 +23,7 @@ from sidecar.recording.ours import Ours
 SEGMENT_EVENTS: Final = 4_096
 """Events after which a running stream is reported, so that a crash loses no more than these."""
 NO_EVENTS: Final = (0, 0)
+_NO_LIMITS: Final = RateLimits()
 
 
 class Recorder:
@@ -67,7 +68,7 @@ class Recorder:
         self._look = look
         self._body: Seen | None = None
         self._status: int | None = None
-        self._limits = RateLimits()
+        self._limits = _NO_LIMITS
         self._error_type: str | None = None
         self._course = Course()
         self._is_closed = False
