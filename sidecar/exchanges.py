@@ -81,7 +81,7 @@ class Exchanges:
         self._heartbeat_ns = heartbeat_ns
         self._tells_start = tells_start
         self._engine = engine
-        self._looked_ns: int | None = None
+        self._due_ns: int | None = None  # when the next part of a look was to come
         self._report_due_ns = 0
         self._running: dict[Live, None] = {}
         self._lingering: dict[Live, None] = {}
@@ -90,7 +90,7 @@ class Exchanges:
         self._idle.set()
         self.overload = Overload(None) if overload is None else overload
         self.doors = doors
-        self.late_ns = 0  # all looks so far, together
+        self.late_ns = 0  # all parts of all looks so far, together
         self.guard_counts: Counter[tuple[str, str]] = Counter()
         self.stop_counts = dict.fromkeys(STOPS, 0)
         self.look_failure_count = 0
@@ -188,22 +188,25 @@ class Exchanges:
 
     def _looks(self) -> Iterator[Callable[[int], None]]:
         """What one look is made of."""
-        yield self._look_at_time
         for batch in self._rounds.turn(self._running):
             yield partial(self._look_at_running, batch)
         yield from (self._look_at_lingering, self._look_at_memory, self._look_at_doors, self._look_at_engine)
         yield self._tell_open
+        yield self._rest
 
     def _try(self, look: Callable[[int], None], at_ns: int) -> None:
+        late_ns = 0 if self._due_ns is None else at_ns - self._due_ns
+        self.late_ns += late_ns if late_ns > TICK_NS else 0  # a look that makes way for events is not late by that
+        self._due_ns = at_ns
         try:
             look(at_ns)
         except Exception as error:  # noqa: BLE001  # one look that fails must not be the last
             self.look_failure_count += 1
             log.warning("look failed", extra={"error": type(error).__name__})
 
-    def _look_at_time(self, at_ns: int) -> None:
-        late_ns = 0 if self._looked_ns is None else at_ns - self._looked_ns - TICK_NS
-        self.late_ns, self._looked_ns = self.late_ns + (late_ns if late_ns > TICK_NS else 0), at_ns
+    def _rest(self, at_ns: int) -> None:
+        """The look is over."""
+        self._due_ns = at_ns + TICK_NS
 
     def _look_at_running(self, batch: tuple[Live, ...], at_ns: int) -> None:
         for live in batch:

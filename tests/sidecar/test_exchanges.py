@@ -18,6 +18,7 @@ from sidecar.live import Live
 from sidecar.recording.asked import Asked
 from sidecar.recording.beside import Blocks
 from sidecar.recording.recorder import Recorder
+from sidecar.rounds import BATCH
 from tests.support.clock import FakeClock
 
 MS = 1_000_000
@@ -594,6 +595,33 @@ async def test_lag_that_is_forgotten_is_evidence_left_out(bench, monkeypatch, ha
     bench.exchanges.finish(live)
 
     assert bench.kept.hops[0].timeline.is_evidence_thinned is has_forgotten
+
+
+async def test_a_look_that_makes_way_for_events_is_not_late_and_one_that_was_held_up_is(bench, running, monkeypatch):
+    for _ in range(20 * BATCH):
+        bench.begin()
+    looks = []
+
+    def look_at_doors(at_ns):
+        looks.append(at_ns)
+        if len(looks) == 2:
+            bench.clock.advance(300 * MS)  # all stands still
+
+    monkeypatch.setattr(bench.exchanges, "_look_at_doors", look_at_doors)
+    monkeypatch.setattr(bench.exchanges, "_look_at_lingering", lambda _: None)
+    look_at_running = bench.exchanges._look_at_running
+
+    def look_at_batch(batch, at_ns):
+        look_at_running(batch, at_ns)
+        bench.clock.advance(20 * MS)  # for events, which pass
+
+    monkeypatch.setattr(bench.exchanges, "_look_at_running", look_at_batch)
+    async with running(bench.exchanges.run()):
+        while len(looks) < 3:
+            await asyncio.sleep(0.01)
+
+    assert looks[1] - looks[0] == 20 * 20 * MS
+    assert bench.exchanges.late_ns == 300 * MS
 
 
 async def test_looking_goes_on_by_itself(bench, running):
