@@ -229,7 +229,6 @@ class Carriage:
         head = Head(answer.status, answer.reason, self._answered(answer))
         if not delivery.begin(head, is_followed=answer.waiting_bytes > 0):
             self._upstream_ended(answer, is_clean=True)
-            self._upstream_ended(answer, is_clean=True)
             return await self._refuse(upstream_said(answer.status, headers.value_of(answer.fields, "content-type")))
         try:
             is_whole = await self._stream(answer)
