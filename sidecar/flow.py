@@ -138,8 +138,12 @@ class Flow:
 
     async def _settle(self) -> None:
         """Wait until our kernel has what was passed on; raise what the callback met."""
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # what is raised knows this frame: only the garbage collector could free the two
         if self._untaken_since_ns is None:
             return
         delivery, since_ns = self._delivery, self._untaken_since_ns

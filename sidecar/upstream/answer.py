@@ -212,8 +212,7 @@ class Answer:
     def upgraded(self) -> Upgraded:
         """The connection, from now on the caller's. Raises BrokenOff when it has been lost since."""
         assert self._upgraded is not None, "only a 101 hands out its connection"
-        if self._ended is not None:
-            raise self._ended
+        self._check_whole()
         self._source = None
         return self._upgraded
 
@@ -259,8 +258,12 @@ class Answer:
     async def _outcome(self) -> None:
         if self._sending is not None:
             await self._sending.stop()
+        self._check_whole()
+
+    def _check_whole(self) -> None:
+        """Raise what broke it off: a new error each time, for what was raised knows all who run this answer."""
         if self._ended is not None:
-            raise self._ended
+            raise BrokenOff(self._ended.rule, self._ended.cut)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -266,6 +267,23 @@ async def test_a_reader_that_has_left_is_told_to_the_task_and_took_nothing(tier)
         await it.running
     (stamp,) = it.stamps()
     assert (stamp.arrived_ns, stamp.taken_ns) == (5 * MS, None)
+
+
+@pytest.mark.parametrize("pushed", PUSHED)
+async def test_what_went_wrong_in_the_callback_leaves_nothing_to_the_garbage_collector(pushed):
+    it = await passing(pushed)
+    it.reader.is_gone = True
+    gc.collect()
+    gc.disable()
+    try:
+        it.arrives(HELLO, 5 * MS)
+        await it.turns()
+        assert isinstance(it.running.exception(), ConnectionResetError)
+        it.flow = it.running = None
+        await it.turns()
+        assert not any(isinstance(each, Flow) for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("pushed", PUSHED)

@@ -15,6 +15,7 @@ from tests.support.exchanges import CHAT, DONE, SSE, exchange
 from tests.support.script import (
     ask,
     chunk,
+    cut,
     get,
     hang,
     head,
@@ -114,9 +115,13 @@ async def test_nothing_that_was_written_is_in_a_record(caplog):
     assert canary not in caplog.text
 
 
-@pytest.mark.parametrize("body", [[], [chunk(b"data: x\n\n")]], ids=["empty", "stream"])
-async def test_an_exchange_that_ended_in_order_leaves_nothing_to_the_garbage_collector(body):
-    async with upstream(head(200, SSE), *body, last_chunk()) as up, sidecar(up.url) as proxy:
+@pytest.mark.parametrize(
+    "body",
+    [[last_chunk()], [chunk(b"data: x\n\n"), last_chunk()], [chunk(b"data: x\n\n"), cut()]],
+    ids=["empty", "stream", "broken off"],
+)
+async def test_an_exchange_that_is_over_leaves_nothing_to_the_garbage_collector(body):
+    async with upstream(head(200, SSE), *body) as up, sidecar(up.url) as proxy:
         gc.collect()
         gc.disable()
         try:
