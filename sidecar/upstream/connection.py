@@ -117,6 +117,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 coming.result().abort()  # cancelled just when it had come
             if upload is not None:
                 await upload.stop()
+            del coming  # it knows the error, and that knows this frame: only the garbage collector could free them
             raise
 
     @property
@@ -216,6 +217,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._break_off(_lost(exc), at_ns)
         self._wake_upload()
         self._keeper.lost(self)
+        del self.buffer_updated  # it knows us
 
     # An answer comes in.
 
@@ -313,7 +315,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def _detach(self) -> None:
         self._reader = self._head = self._answer = self._upload = self._on_interim = None
-        self.buffer_updated.sink = None
+        if not self.is_lost:
+            self.buffer_updated.sink = None
 
     def _wake_upload(self) -> None:
         if self._room is not None and not self._room.done():

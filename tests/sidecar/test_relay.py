@@ -11,6 +11,7 @@ from sidecar.carriage import Carriage
 from sidecar.live import Live
 from sidecar.recording.recorder import Recorder
 from sidecar.upstream import Answer
+from sidecar.upstream.connection import UpstreamConnection
 from tests.support.exchanges import CHAT, DONE, SSE, exchange
 from tests.support.script import (
     ask,
@@ -117,22 +118,30 @@ async def test_nothing_that_was_written_is_in_a_record(caplog):
 
 @pytest.mark.parametrize(
     "body",
-    [[last_chunk()], [chunk(b"data: x\n\n"), last_chunk()], [chunk(b"data: x\n\n"), cut()]],
-    ids=["empty", "stream", "broken off"],
+    [
+        [head(200, SSE), last_chunk()],
+        [head(200, SSE), chunk(b"data: x\n\n"), last_chunk()],
+        [head(200, SSE, "Connection: close"), last_chunk()],
+        [head(200, SSE), chunk(b"data: x\n\n"), cut()],
+        [cut()],
+    ],
+    ids=["empty", "stream", "last of its connection", "broken off", "no answer"],
 )
 async def test_an_exchange_that_is_over_leaves_nothing_to_the_garbage_collector(body):
-    async with upstream(head(200, SSE), *body) as up, sidecar(up.url) as proxy:
+    kinds = {Live, Carriage, Recorder, Answer, UpstreamConnection}
+    async with upstream(*body) as up, sidecar(up.url) as proxy:
         gc.collect()
         gc.disable()
         try:
             for _ in range(3):
                 await ask(proxy.port, get("/x"))
             await proxy.hops(3)
-            left = [kind.__name__ for kind in map(type, gc.get_objects()) if kind in {Live, Carriage, Recorder, Answer}]
+            left = [kind.__name__ for kind in map(type, gc.get_objects()) if kind in kinds]
+            kept_count = proxy.sidecar.sides[0].upstream.idle_count
         finally:
             gc.enable()
 
-    assert left == []
+    assert left == ["UpstreamConnection"] * kept_count
 
 
 async def test_what_a_connection_was_given_is_known_without_asking_the_kernel_again():
