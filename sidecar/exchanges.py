@@ -23,7 +23,7 @@ from sidecar.engine.history import Silences
 from sidecar.engine.reading import Seen
 from sidecar.engine.watch import EngineWatch
 from sidecar.export.log_records import Telling
-from sidecar.export.records import Records
+from sidecar.export.records import REPORT_EVENTS, Records
 from sidecar.kernel import TICK_NS
 from sidecar.lag import Canary
 from sidecar.live import Live, Stall
@@ -157,10 +157,11 @@ class Exchanges:
             self._idle.set()
 
     def cut_long(self, live: Live, at_ns: int) -> None:
-        """Report a stream with very many events, once a second at most, and not while that would be all we do."""
-        if at_ns >= live.segment_due_ns and at_ns >= self._report_due_ns:
+        """Report a stream with many events: once a second at most, and neither too many nor all the time."""
+        is_due = at_ns >= live.segment_due_ns and at_ns >= self._report_due_ns
+        if is_due and (fresh_count := live.recorder.fresh_count) <= REPORT_EVENTS:
             live.segment_due_ns = at_ns + SEGMENT_NS
-            self._report_due_ns = at_ns + live.recorder.fresh_count * REPORT_NS
+            self._report_due_ns = at_ns + fresh_count * REPORT_NS
             self.cut(live, at_ns)
 
     def cut(self, live: Live, at_ns: int) -> None:

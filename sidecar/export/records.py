@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 LONG_EVENTS: Final = 200
 """From here on a record is built apart: below it that takes less than a millisecond."""
+REPORT_EVENTS: Final = 32_768
+"""Most events of a running stream that are reported for their number alone: their stamps are made on the spot, in
+1.3 µs each, and nobody is to wait for longer. What has run further ahead is in the record of its end."""
 WAITING: Final = 1_000
 """Long records that wait for the thread; further ones are counted as lost, for they would wait for ever."""
 

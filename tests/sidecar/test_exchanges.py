@@ -11,6 +11,7 @@ from sidecar.bounds.overload import WORTH_BYTES, Overload
 from sidecar.engine.history import History
 from sidecar.engine.reading import Seen
 from sidecar.exchanges import LINGER_NS, REPORT_NS, SEGMENT_NS, TRIM_NS, Exchanges
+from sidecar.export.records import REPORT_EVENTS
 from sidecar.identity import Identity
 from sidecar.kernel import TcpInfo
 from sidecar.lag import Canary
@@ -557,6 +558,18 @@ async def test_reports_of_long_streams_take_turns_so_that_making_them_is_not_all
     bench.exchanges.cut_long(other, due_ns + 5_000 * REPORT_NS)
     bench.exchanges.cut_long(first, due_ns + SEGMENT_NS)  # nothing of it is new, so that nobody waits for it
     assert [hop.traffic.event_count for hop in bench.kept.hops] == [5_000] * 3
+
+
+async def test_no_report_is_so_long_that_others_wait_while_it_is_made(bench):
+    live = bench.begin()
+    bench.answer(live, HELLO * (REPORT_EVENTS + 1))
+    bench.exchanges.cut_long(live, bench.clock.monotonic_ns())
+    assert bench.kept.hops == []
+
+    bench.exchanges.cut(live, bench.clock.monotonic_ns())  # as of one that stalls, and brings nothing meanwhile
+    bench.answer(live, HELLO * REPORT_EVENTS)
+    bench.exchanges.cut_long(live, bench.clock.monotonic_ns())
+    assert [len(hop.timeline.stamps) for hop in bench.kept.hops] == [REPORT_EVENTS + 1, REPORT_EVENTS]
 
 
 async def test_a_segment_that_cannot_be_made_is_counted_and_ends_neither_the_stream_nor_the_looking(bench):
