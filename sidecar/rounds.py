@@ -11,8 +11,9 @@ from typing import Final, Generic, TypeVar
 
 A_TICK: Final = 512
 """Most that one tick looks at, 10 ms of busy streams, unless a round of all would take too long."""
-TICKS: Final = 10
-"""Longest that a round takes, in ticks: whatever waits for a look waits no longer."""
+TICKS: Final = 8
+"""Longest that a round takes, in ticks: whatever waits for a look waits no longer. A little less than a second, from
+which on what the last look at a reader saw says nothing any more (`taking.py`)."""
 BATCH: Final = 8
 """Looked at in one go, some 0.1 ms: events pass in between, and none waits for longer."""
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.recording.taking import CALM_NS, EARLY_NS, LATE_NS, Cause, Holdup, Look, Sign, Taking
+from sidecar.rounds import TICKS
 
 MS = 1_000_000
 TICK_NS = 100 * MS
@@ -49,6 +50,12 @@ def reading(bytes_per_tick, stops, *, ticks=100, room_bytes=PEAK_BYTES):
 @given(st.integers(1, PEAK_BYTES // 3))
 def test_who_reads_whatever_comes_is_never_told_of(bytes_per_tick):
     assert set(told(reading(bytes_per_tick, []))) == {None}
+
+
+def test_a_window_that_stays_small_is_seen_also_by_looks_that_come_once_a_round_and_a_little_late():
+    rounds = [look(0)] + [look(1.1 * TICKS * count, window_bytes=PEAK_BYTES // 3) for count in (1, 2)]
+
+    assert told(rounds)[-1] == Holdup(Cause.SLOW_READER, Sign.WINDOW, 1.1 * TICKS * TICK_NS)
 
 
 def test_a_window_that_is_small_after_two_bursts_was_not_small_between_them():
