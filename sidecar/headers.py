@@ -47,10 +47,15 @@ class Head(list[tuple[str, str]]):
     def __init__(self, fields: Iterable[tuple[str, str]]) -> None:
         super().__init__(fields)
         self.by_name: dict[str, str] = {}
+        repeated: dict[str, list[str]] = {}  # joined once: of a field that comes 256 times each step would copy all
         for name, value in self:
             key = name.lower()
-            known = self.by_name.get(key)
-            self.by_name[key] = value if known is None else f"{known}, {value}"
+            if key in self.by_name:
+                repeated.setdefault(key, [self.by_name[key]]).append(value)
+            else:
+                self.by_name[key] = value
+        for key, values in repeated.items():
+            self.by_name[key] = ", ".join(values)
 
 
 def end_to_end(fields: Fields) -> list[tuple[str, str]]:
