@@ -55,11 +55,14 @@ def compile_into(folder: Path) -> Path:
         raise NotBuilt(f"{header} is not there")
     with tempfile.TemporaryDirectory() as scratch:
         c_file = Path(scratch) / "compiled.c"
-        result = compiler.compile_single(
-            str(SOURCE),
-            compiler.CompilationOptions(compiler.default_options, output_file=str(c_file)),
-            full_module_name="sidecar.native.compiled",
-        )
+        try:
+            result = compiler.compile_single(
+                str(SOURCE),
+                compiler.CompilationOptions(compiler.default_options, output_file=str(c_file)),
+                full_module_name="sidecar.native.compiled",
+            )
+        except Exception as error:  # of a later Cython, as like as not: the package needs none
+            raise NotBuilt(f"Cython fails: {error!r}") from error
         if result.num_errors:
             raise NotBuilt("Cython refuses it")
         target = folder / module_name()

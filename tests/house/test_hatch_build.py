@@ -87,3 +87,12 @@ def test_what_is_missing_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(hatch_build.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     with pytest.raises(NotBuilt, match=r"Python\.h is not there"):
         compile_into(tmp_path)
+
+
+def test_a_cython_that_works_in_another_way_leaves_the_package_without(monkeypatch, tmp_path):
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(importlib, "import_module", lambda _name: SimpleNamespace())
+    monkeypatch.setattr(hatch_build.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+
+    with pytest.raises(NotBuilt, match="Cython fails: AttributeError"):
+        compile_into(tmp_path)
