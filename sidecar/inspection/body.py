@@ -285,7 +285,7 @@ class Body(Seen):
         if event.is_cut:
             self._unread_seq = seq
         if self._learner is not None and not self._looks and self.dialect.reader is None:
-            shape = self._learner.shape(event, reading, self._read_event, count=seq)
+            shape = self._learner.shape(event, reading, self._read, count=seq)
             if shape is not None and self._parts.lane is not None:
                 self._lane = self._lane or self._parts.lane(self.stamper, limit_bytes=self._event_limit_bytes)
                 self._lane.learn(shape)

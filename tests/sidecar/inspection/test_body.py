@@ -346,3 +346,20 @@ def test_a_muted_body_says_nothing_of_its_refusal():
     body.ended()
 
     assert body.refusal is None
+
+
+def test_a_dialect_that_chokes_on_a_trial_of_ours_spoils_nothing_but_the_shape():
+    body = Body("/v1/chat/completions", content_type="text/event-stream", content_encoding=None)
+    read = body._read_event
+
+    def choking(event):
+        if b'"x"' in event.data:  # what trials put in the place of a text
+            raise KeyError("x")
+        return read(event)
+
+    body._read_event = choking
+    for number in range(5):
+        body.arrived(b'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n', number, is_wasted=False)
+
+    assert (body.stamper.count, body.stamper.position, body.is_blind) == (5, 25, False)
+    assert body.failure_count > 0
