@@ -21,6 +21,7 @@ from typing import Final
 
 from tests.readers.programs import run
 from tests.readers.reading import Missing
+from tests.support.caches import cache_folder
 from tests.support.processes import LEASH, ROOT
 
 _BOUND: Final = re.compile(r"aiohttp>=([0-9.]+)")
@@ -35,8 +36,7 @@ def lowest(project: str) -> str:
 
 def environment(version: str) -> Path:
     """Where that version is; made where it is not yet. Raises Missing with the reason."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / f"gapline-aiohttp-{version}-{sys.version_info.major}.{sys.version_info.minor}"
+    folder = cache_folder() / f"gapline-aiohttp-{version}-{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin/python"
     if not (folder / "whole").exists():
         print(f"installing aiohttp {version} into {folder}", flush=True)

@@ -23,6 +23,7 @@ import kubernetes_validate
 
 from tests.readers.programs import run
 from tests.readers.reading import Missing
+from tests.support.caches import cache_folder
 
 ROOT: Final = Path(__file__).parents[2]
 REQUIREMENTS: Final = ROOT / "requirements/k8s-tools.txt"
@@ -35,9 +36,8 @@ _PROMTOOL: Final = "usr/bin/promtool"
 
 def folder() -> Path:
     """Where they are, or would be: other versions of them lie elsewhere."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    return cache / f"gapline-k8s-tools-{digest}-{sys.version_info.major}.{sys.version_info.minor}"
+    return cache_folder() / f"gapline-k8s-tools-{digest}-{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def missing() -> str:

@@ -6,20 +6,19 @@ by gapline's: a gateway brings a hundred packages.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tests.lab.middles import MIDDLES, Part
 from tests.readers.programs import program
 from tests.readers.reading import Missing
+from tests.support.caches import cache_folder
 
-CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gapline-lab"
+CACHE: Final = cache_folder() / "gapline-lab"
 PIP_WITHIN_S: Final = 900.0
 """LiteLLM takes 8 minutes on a busy machine."""
 DEBIAN: Final = {"nginx": "nginx", "haproxy": "haproxy", "node": "nodejs"}
